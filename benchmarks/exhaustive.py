@@ -112,7 +112,7 @@ def bits_of(name: str) -> str:
 def walk(name: str, stride: int, workers: int, progress: Progress) -> dict[str, Tally]:
     providers = candidates(name)
 
-    def judge(row: int) -> dict[str, Tally]:
+    def assess(row: int) -> dict[str, Tally]:
         x = inputs_of(row, stride)
         if not np.isfinite(x).any():
             return {}
@@ -124,7 +124,7 @@ def walk(name: str, stride: int, workers: int, progress: Progress) -> dict[str, 
                 tally.broken += score(part, got, exact, tally.counts, tally.worst, tally.profile, row)
         return found
 
-    return spread(judge, ROWS, workers, progress, name)
+    return spread(assess, ROWS, workers, progress, name)
 
 
 PARTS = {"exhaustive_products.csv": products, "exhaustive_hardest.csv": hardest}

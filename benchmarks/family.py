@@ -199,7 +199,7 @@ def ours(member: Member, given: dict[str, Any], outs: list[Array]) -> Callable[[
     return lambda: function(*positional, out=target)
 
 
-def judged(member: Member, given: dict[str, Any], outs: list[Array]) -> str | None:
+def assessed(member: Member, given: dict[str, Any], outs: list[Array]) -> str | None:
     """Describe an error in a sample of the results; None if there is none."""
     described, arrays = call(member, given), {k: v for k, v in given.items() if isinstance(v, np.ndarray)}
     for parameter, out in zip(member.operator.outputs, outs, strict=True):

@@ -158,7 +158,7 @@ def _machine_page(source: Path, rows: list[Row], pictures_folder: Path, path: st
         parts += [_picture(f"{path}/streaming", "GB/s with and without streaming stores")]
     if costs := read(source / "costs.csv"):
         columns = {"cost": "name", "measured": "value", "unit": "unit", "limit": "most", "within the limit": "kept"}
-        parts += ["## What else a call costs", COSTS, _table(map(_judged, costs), columns)]
+        parts += ["## What else a call costs", COSTS, _table(map(_assessed, costs), columns)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -182,7 +182,7 @@ def _against_theirs(rows: list[Row]) -> str:
     )
 
 
-def _judged(cost: Row) -> Row:
+def _assessed(cost: Row) -> Row:
     """Add to a cost whether it is within its limit, if it has one."""
     bound = cost["most"]
     return cost | {"kept": "" if bound == "" else "yes" if cost["value"] <= bound else "**no**"}

@@ -42,7 +42,7 @@ Case = tuple[list[Array], tuple[float, ...]]
 """Operands and attributes."""
 FLOAT32 = FORMATS["float32"]
 FILE = Path(__file__).parent / "general.csv"
-HEADER = ("formula", "result", "kind", "judged", "worst_ulp", "at", "above_half", "broken")
+HEADER = ("formula", "result", "kind", "assessed", "worst_ulp", "at", "above_half", "broken")
 SEED = 20261124
 PART = 1 << 15
 BEYOND = 2.0**129
@@ -88,7 +88,7 @@ def asked() -> dict[str, Asked]:
 class Tally:
     """Counts of the errors of one result."""
 
-    judged: int = 0
+    assessed: int = 0
     above_half: int = 0
     broken: int = 0
     worst: float = 0.0
@@ -96,7 +96,7 @@ class Tally:
 
     def add(self, other: Tally) -> None:
         """Add the counts of another tally."""
-        self.judged += other.judged
+        self.assessed += other.assessed
         self.above_half += other.above_half
         self.broken += other.broken
         if other.worst > self.worst:
@@ -109,7 +109,7 @@ def score(got: Array, low: Array, high: Array, undecided: Array) -> tuple[int, i
 
     Returns the number of results measured, the number with errors above half a unit, the worst error and its index.
     """
-    judged, above_half, worst, place = 0, 0, 0.0, 0
+    assessed, above_half, worst, place = 0, 0, 0.0, 0
     for i in range(got.size):
         undecided[i] = False
         if (got[i] == np.inf and low[i] > BEYOND) or (got[i] == -np.inf and high[i] < -BEYOND):
@@ -120,14 +120,14 @@ def score(got: Array, low: Array, high: Array, undecided: Array) -> tuple[int, i
         undecided[i] = not (doubt <= VALUE_BOUND_ULP and error < np.inf and abs(exact) < 2.0**127)
         if undecided[i]:
             continue
-        judged += 1
+        assessed += 1
         above_half += error - doubt > 0.5
         if error > worst:
             worst, place = error, i
-    return judged, above_half, worst, place
+    return assessed, above_half, worst, place
 
 
-def judge(one: Asked, operands: list[Array], numbers: tuple[float, ...]) -> dict[int, Tally]:
+def assess(one: Asked, operands: list[Array], numbers: tuple[float, ...]) -> dict[int, Tally]:
     """Return the errors of each result."""
     ends = np.empty((one.results, 2, operands[0].size))
     enclosing(one.formula, one.operands, len(numbers))(tuple(operands), np.array(numbers), ends)
@@ -135,8 +135,8 @@ def judge(one: Asked, operands: list[Array], numbers: tuple[float, ...]) -> dict
     tallies = {}
     for result, got in enumerate(one.run(operands, numbers)):
         undecided = np.empty(got.size, np.bool_)
-        judged, above_half, worst, place = score(got, *ends[result], undecided)
-        tally = tallies[result] = Tally(judged, above_half, 0, worst, _written(operands, numbers, place))
+        assessed, above_half, worst, place = score(got, *ends[result], undecided)
+        tally = tallies[result] = Tally(assessed, above_half, 0, worst, _written(operands, numbers, place))
         if undecided.any():
             tally.add(_settled(one, got[undecided], [x[undecided] for x in operands], numbers, result))
     return tallies
@@ -210,18 +210,18 @@ def main() -> None:
                 every = "every x" if options.stride == 1 else f"every {options.stride}th x"
                 kinds[every] = partial(walk, one, options.stride), range(1 << 12)
             for kind, (cases, items) in kinds.items():
-                tallies = spread(partial(_judged, one, cases), items, options.workers, progress, f"{name} {kind}")
+                tallies = spread(partial(_assessed, one, cases), items, options.workers, progress, f"{name} {kind}")
                 for result, tally in tallies.items():
                     counts = tally.above_half, tally.broken
-                    lines.append((name, result, kind, tally.judged, f"{tally.worst:.5f}", tally.at, *counts))
+                    lines.append((name, result, kind, tally.assessed, f"{tally.worst:.5f}", tally.at, *counts))
                     progress.console.print(f"{name} {result} {kind}: {tally.worst:.5f} units at {tally.at}")
             _save(name, lines, formulas)
 
 
-def _judged(one: Asked, cases: Callable[[int], Iterator[Case]], item: int) -> dict[int, Tally]:
+def _assessed(one: Asked, cases: Callable[[int], Iterator[Case]], item: int) -> dict[int, Tally]:
     total = {result: Tally() for result in range(one.results)}
     for operands, numbers in cases(item):
-        for result, tally in judge(one, operands, numbers).items():
+        for result, tally in assess(one, operands, numbers).items():
             total[result].add(tally)
     return total
 

@@ -87,15 +87,15 @@ def references(torch: Any) -> dict[str, Callable[[Any], Any]]:
     }
 
 
-def judge(torch: Any, x: Any, ours: Any, exact: Any) -> tuple[float, float, int]:
+def assess(torch: Any, x: Any, ours: Any, exact: Any) -> tuple[float, float, int]:
     """Return the worst error in ULP of the result's type, its input, and the count of wrong special values or signs."""
     rounded = exact.to(ours.dtype)
     magnitude = rounded.abs()
     unit = (torch.nextafter(magnitude, torch.full_like(magnitude, torch.inf)) - magnitude).double()
-    judged = x.isfinite() & rounded.isfinite()
-    error = torch.where(judged, (ours.double() - exact).abs() / unit, 0.0)
+    assessed = x.isfinite() & rounded.isfinite()
+    error = torch.where(assessed, (ours.double() - exact).abs() / unit, 0.0)
     zeros = (ours == 0.0) & (rounded == 0.0) & (ours.signbit() != rounded.signbit())
-    special = ~judged & ((ours.isnan() != rounded.isnan()) | ~ours.isnan() & (ours != rounded)) | zeros
+    special = ~assessed & ((ours.isnan() != rounded.isnan()) | ~ours.isnan() & (ours != rounded)) | zeros
     worst, place = error.nan_to_num(torch.inf).flatten().max(0)
     return float(worst), float(x.flatten()[place]), int(special.sum())
 
@@ -139,7 +139,7 @@ def _one_operator(at: Any, dtype: Any, name: str, formula: str, attributes: tupl
     operator, x = at.operator(name.split()[0]), inputs(at, dtype)
     given = (torch.ones_like(x), x) if name in SLOPES else (x,)
     ours = operator(*given, *attributes)
-    worst, place, wrong = judge(torch, x, ours, references(torch)[formula](x.double()))
+    worst, place, wrong = assess(torch, x, ours, references(torch)[formula](x.double()))
     limit = 2.0 if dtype is torch.float32 else 0.501
     yield {
         "check": f"{name} {dtype}", "passed": worst <= limit and not wrong, "worst_ulp": worst, "at": place,
@@ -363,7 +363,7 @@ def door(at: Any) -> Iterator[Row]:
             code = 0
         except aclnn.AclnnError as error:
             code = error.code
-        yield {"check": "tensors on two devices are refused", "passed": code == 161002}
+        yield {"check": "tensors on two devices are rejected", "passed": code == 161002}
         with torch.autocast("cuda", torch.float16):
             dtype = operators.layer_norm(leaf.half(), [8])[0].dtype
         yield {"check": "autocast", "passed": dtype is torch.float32}

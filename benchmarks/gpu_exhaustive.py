@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.gpu_checks import SLOPES, VALUES, judge, references
+from benchmarks.gpu_checks import SLOPES, VALUES, assess, references
 
 Row = dict[str, Any]
 SAVED_EVERY = 16
@@ -41,7 +41,7 @@ def exhaustive(at: Any, deadline: float) -> Iterator[Row]:
             try:
                 operator = at.operator(name.split()[0])
                 ours = operator(ones, x, *attributes) if name in SLOPES else operator(x, *attributes)
-                worst, place, wrong = judge(torch, x, ours, known[formula](x.double()))
+                worst, place, wrong = assess(torch, x, ours, known[formula](x.double()))
             except Exception as error:
                 del operators[name]
                 row |= {"passed": False, "text": f"{type(error).__name__}: {error}"}

@@ -56,7 +56,7 @@ def find(name: str, stride: int, workers: int, progress: Progress) -> Tally:
     """Find the hardest x of a derivative."""
     provider, (low, high) = ours(name), (int(np.float32(edge).view(np.uint32)) for edge in RANGE)
 
-    def judge(block: int) -> dict[str, Tally]:
+    def assess(block: int) -> dict[str, Tally]:
         found = Tally()
         for begin in range(block, min(high, block + (1 << 20)), PART * stride):
             patterns = np.arange(begin, min(high, begin + PART * stride), stride, dtype=np.uint32)
@@ -64,7 +64,7 @@ def find(name: str, stride: int, workers: int, progress: Progress) -> Tally:
                 found.take(provider, name, (patterns | np.uint32(sign)).view(np.float32))
         return {"aclnn": found}
 
-    return spread(judge, range(low, high, 1 << 20), workers, progress, f"{name} hardest")["aclnn"]
+    return spread(assess, range(low, high, 1 << 20), workers, progress, f"{name} hardest")["aclnn"]
 
 
 def times_every_significand(name: str, x: float, stride: int = 1) -> products.Tally:

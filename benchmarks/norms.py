@@ -284,7 +284,7 @@ def _call(name: str, given: Arguments, outs: Mapping[str, Any], dtype: Any = Non
     return lambda: THEIRS[name].call(**tensors, **more)
 
 
-def judged(name: str, given: Arguments, results: Mapping[str, Array], dtype: str) -> str | None:
+def assessed(name: str, given: Arguments, results: Mapping[str, Array], dtype: str) -> str | None:
     """Describe an error relative to PyTorch's results in float64; None if there is none."""
     import torch
 

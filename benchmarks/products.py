@@ -122,7 +122,7 @@ class Tally:
 def walk(name: str, target: NumberFormat, blocks: int, workers: int, progress: Progress) -> dict[str, Tally]:
     providers = candidates(name)
 
-    def judge(block: int) -> dict[str, Tally]:
+    def assess(block: int) -> dict[str, Tally]:
         found = {label: Tally() for label in providers}
         drawn = pairs(name, target, block)
         for begin in range(0, BLOCK, PART):
@@ -131,7 +131,7 @@ def walk(name: str, target: NumberFormat, blocks: int, workers: int, progress: P
                 tally.take(providers[label], part, target)
         return found
 
-    return spread(judge, range(blocks), workers, progress, f"{name} {target.name}")
+    return spread(assess, range(blocks), workers, progress, f"{name} {target.name}")
 
 
 HEADER = (

@@ -30,14 +30,14 @@ T = TypeVar("T", bound=Countable)
 
 
 def spread(
-    judge: Callable[[int], dict[str, T]], items: Sequence[int], workers: int, progress: Progress, title: str
+    assess: Callable[[int], dict[str, T]], items: Sequence[int], workers: int, progress: Progress, title: str
 ) -> dict[str, T]:
-    """Call ``judge`` for each item on several threads; return the sums of the counts by label."""
+    """Call ``assess`` for each item on several threads; return the sums of the counts by label."""
     bar = progress.add_task(title, total=len(items))
-    totals = judge(items[0])  # compile before the threads start
+    totals = assess(items[0])  # compile before the threads start
     progress.advance(bar)
     with ThreadPoolExecutor(workers) as executor:
-        for found in executor.map(judge, items[1:]):
+        for found in executor.map(assess, items[1:]):
             for label, tally in found.items():
                 totals[label].add(tally)
             progress.advance(bar)

@@ -1,4 +1,4 @@
-"""Judge implementations by every standard, on cases of its generator, for every operator and data type.
+"""Assess implementations by every standard, on cases of its generator, for every operator and data type.
 
 ``python -m benchmarks.verdicts`` prints the table of docs/verify-bench.md.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.verify.cases.case import Case, make_case
-from aclnn.verify.checking import Counting, chosen_standards, judged
+from aclnn.verify.checking import Counting, assess, chosen_standards
 from aclnn.verify.number_formats import FORMATS
 from aclnn.verify.standards.evaluate import evaluate
 from aclnn.verify.standards.measures import Standard, Verdict
@@ -40,17 +40,17 @@ _REPEATS, _REPEATS_L2 = 50, 1000
 
 @dataclass
 class Row:
-    """Passed and judged cases by standard, for an implementation of an operator in a data type."""
+    """Passed and assessed cases by standard, for an implementation of an operator in a data type."""
 
     operator: str
     dtype: str
     implementation: str
     passed: dict[str, int] = field(default_factory=dict)
-    judged: dict[str, int] = field(default_factory=dict)
+    assess: dict[str, int] = field(default_factory=dict)
 
     def count(self, standard: str, passed: bool) -> None:
         """Count a case."""
-        self.judged[standard] = self.judged.get(standard, 0) + 1
+        self.assess[standard] = self.assess.get(standard, 0) + 1
         self.passed[standard] = self.passed.get(standard, 0) + passed
 
 
@@ -67,7 +67,7 @@ class Table:
         Other standards would be too strict: no float32 result of LayerNorm's dx passes mere-mare if the terms cancel.
         """
         return all(
-            row.passed[name] == row.judged[name]
+            row.passed[name] == row.assess[name]
             for row in self.rows
             if row.implementation == "aclnn"
             for name in ("mixed", "repeats")
@@ -81,19 +81,19 @@ class Table:
             f"|---|---|---|{'---|' * len(names)}",
         ]
         for row in self.rows:
-            cells = " | ".join(_cell(row.passed.get(name), row.judged.get(name)) for name in names)
+            cells = " | ".join(_cell(row.passed.get(name), row.assess.get(name)) for name in names)
             lines.append(f"| {row.operator} | {row.dtype} | {row.implementation} | {cells} |")
         return "\n".join(lines)
 
 
-def _cell(passed: int | None, judged: int | None) -> str:
-    if judged is None or passed is None:
+def _cell(passed: int | None, assess: int | None) -> str:
+    if assess is None or passed is None:
         return "–"
-    return "✓" if passed == judged else f"{passed}/{judged}"
+    return "✓" if passed == assess else f"{passed}/{assess}"
 
 
 def run(step: Callable[[str], Any] = lambda name: None, cases: int = CASES, most: int = SIZES[-1]) -> Table:
-    """Judge every implementation.
+    """Assess every implementation.
 
     Args:
         step: called with a description of the next step.
@@ -105,14 +105,14 @@ def run(step: Callable[[str], Any] = lambda name: None, cases: int = CASES, most
         for dtype in FORMATS:
             for name, implementation in implementations(operator).items():
                 shown = " ".join((operator, *(str(v) for v in attributes.values() if isinstance(v, str))))
-                step(f"judging {shown} {dtype}, {name}")
+                step(f"assessing {shown} {dtype}, {name}")
                 row = Row(shown, dtype, name)
-                _judge(row, operator, attributes, implementation, name != LITERAL, cases, most)
+                _assess(row, operator, attributes, implementation, name != LITERAL, cases, most)
                 rows.append(row)
     return Table(rows)
 
 
-def _judge(
+def _assess(
     row: Row,
     operator: str,
     attributes: Mapping[str, Any],
@@ -132,7 +132,7 @@ def _judge(
         for case in _cases(operator, attributes, row.dtype, implementation, third, generator, cases, most):
             outcomes = evaluate(case, standards, eps)
             for standard in standards:
-                verdicts = [judged(measured, standard, Counting.ALL).verdict for measured in outcomes]
+                verdicts = [assess(measured, standard, Counting.ALL).verdict for measured in outcomes]
                 row.count(standard.name, Verdict.FAIL not in verdicts)
     row.count("repeats", _repeats(operator, attributes, row.dtype, implementation))
 

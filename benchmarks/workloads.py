@@ -264,7 +264,7 @@ def member(one: family.Member, dtype: str, size: int) -> Workload:
         for out in outs:
             out[...] = np.nan
         calls["aclnn"]()
-        return family.judged(one, given, outs)
+        return family.assessed(one, given, outs)
 
     return Workload("family", one.label, dtype, outs[0].shape, "contiguous", nbytes, calls, check)
 
@@ -286,7 +286,7 @@ def norm(name: str, rows: int, columns: int, dtype: str) -> Workload:
         for out in outs.values():
             out[...] = np.nan
         calls["aclnn"]()
-        return norms.judged(name, given, outs, dtype)
+        return norms.assessed(name, given, outs, dtype)
 
     provider, theirs = norms.theirs(name, given, outs)
     calls = {"aclnn": ours, provider: theirs}

@@ -27,7 +27,7 @@ def test_every_product_has_a_name() -> None:
 
 @every_case
 def test_every_check_has_a_failing_call(case: Case) -> None:
-    assert {check.name for check in case.operator.checks} == {refusal.check for refusal in case.refusals}
+    assert {check.name for check in case.operator.checks} == {rejection.check for rejection in case.rejected}
 
 
 @every_case
@@ -40,7 +40,7 @@ def test_check_names_are_distinct(case: Case) -> None:
 def test_every_argument_that_a_check_names_has_a_failing_call(case: Case) -> None:
     for check in case.operator.checks:
         title, _, listed = check.name.partition(": ")
-        rows = {refusal.argument for refusal in case.refusals if refusal.check == check.name}
+        rows = {rejection.argument for rejection in case.rejected if rejection.check == check.name}
         named = {p.name for p in case.operator.parameters} & set(listed.split(", "))
         # A relation between arguments is told of one of them; a list of data types may leave out what stands before.
         if title not in ("promotable", "one data type"):
@@ -50,7 +50,7 @@ def test_every_argument_that_a_check_names_has_a_failing_call(case: Case) -> Non
 def _told_of_the_first(case: Case, title: str) -> set[str]:
     """Return arguments whose failing call is rejected by an earlier check of the same list."""
     if case.name == "silu_backward" and title == "data type":
-        return {"gradOutput"}  # bfloat16 of one only is refused as a difference before
+        return {"gradOutput"}  # bfloat16 of one only is rejected as a difference before
     if title == "float16 for implMode 2":
         return {"biasOptional"}  # has weight's data type by then
     return set()
@@ -61,7 +61,7 @@ def test_every_required_pointer_has_a_null_call(case: Case) -> None:
     pointers = {
         p.name for p in case.operator.parameters if p.kind not in (Kind.BOOL, Kind.DOUBLE, Kind.INT64, Kind.INT32)
     }
-    nulls = {refusal.argument for refusal in case.refusals if refusal.got == "null"}
+    nulls = {rejection.argument for rejection in case.rejected if rejection.got == "null"}
     optional = {p.name for p in case.operator.parameters if p.optional and p.kind is not Kind.OUTPUT}
     if "layer_norm" in case.name and "outputMask" not in pointers:  # nothing says which outputs are wanted
         optional |= {p.name for p in case.operator.outputs if p.optional}
@@ -84,10 +84,10 @@ def test_support_is_what_the_documents_say(case: Case) -> None:
 @every_case
 def test_every_case_has_edges(case: Case) -> None:
     names = " ".join(accepted.name for accepted in case.accepted)
-    if any(refusal.check.startswith("at least 1 dimension") for refusal in case.refusals):
-        names += " 0-dim is refused"
-    if any(refusal.check.startswith("4 dimensions: ") for refusal in case.refusals):
-        names += " 8 dimensions are refused"
+    if any(rejection.check.startswith("at least 1 dimension") for rejection in case.rejected):
+        names += " 0-dim is rejected"
+    if any(rejection.check.startswith("4 dimensions: ") for rejection in case.rejected):
+        names += " 8 dimensions are rejected"
     wanted = ("no columns", "no rows", "8 dimensions") if case.reference else ("empty", "0-dim", "dimensions")
     assert all(name in names for name in wanted)
     assert bool(case.curves) != bool(case.reference)

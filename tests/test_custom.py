@@ -63,7 +63,7 @@ def test_the_declaration_is_that_of_a_generated_interface() -> None:
 
 
 X = np.ones(3, np.float32)
-REFUSED: dict[str, tuple[Callable[[], Any], int, str]] = {
+REJECTED: dict[str, tuple[Callable[[], Any], int, str]] = {
     "null": (lambda: leaky(None), 161001, "x: expected an array, got None"),
     "type": (lambda: leaky(X.astype(np.float64)), 161002, "x: expected data type ACL_FLOAT or ACL_FLOAT16"),
     "types": (lambda: both(X, X.astype(np.float16)), 161002, "y: expected data type ACL_FLOAT beside x"),
@@ -73,23 +73,23 @@ REFUSED: dict[str, tuple[Callable[[], Any], int, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_refusals_have_codes_of_generated_interfaces(name: str) -> None:
-    call, code, text = REFUSED[name]
-    with pytest.raises(AclnnError) as refused:
+@pytest.mark.parametrize("name", REJECTED)
+def test_errors_have_codes_of_generated_interfaces(name: str) -> None:
+    call, code, text = REJECTED[name]
+    with pytest.raises(AclnnError) as rejected:
         call()
-    assert refused.value.code == code
-    assert text in str(refused.value)
+    assert rejected.value.code == code
+    assert text in str(rejected.value)
 
 
-def test_bfloat16_is_refused_where_there_is_none() -> None:
+def test_bfloat16_is_rejected_where_there_is_none() -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     x = X.astype(ml_dtypes.bfloat16)
     assert both(x, x)[0].dtype == x.dtype
     set_soc_name("Ascend310P3")
-    with pytest.raises(AclnnError) as refused:
+    with pytest.raises(AclnnError) as rejected:
         both(x, x)
-    assert refused.value.code == 161002
+    assert rejected.value.code == 161002
 
 
 def test_nothing_is_done_for_empty_tensors() -> None:
@@ -113,13 +113,13 @@ def _any_number(*x: Any) -> Any:
 
 
 @pytest.mark.parametrize("formula", [_tensor_after_attribute, _text, _optional, _any_number], ids=lambda f: f.__name__)
-def test_a_formula_with_other_parameters_is_refused(formula: Callable[..., Any]) -> None:
+def test_a_formula_with_other_parameters_is_rejected(formula: Callable[..., Any]) -> None:
     with pytest.raises(TypeError, match=f"{formula.__name__}: expected .*, got "):
         elementwise()(formula)
 
 
 @pytest.mark.parametrize("dtypes", [("float31",), (("float32",),)])
-def test_data_types_that_there_are_not_are_refused(dtypes: Any) -> None:
+def test_data_types_that_there_are_not_are_rejected(dtypes: Any) -> None:
     with pytest.raises(TypeError, match=r"f: dtypes: expected one of float32, .* or one each for x, y and out, got"):
 
         @array_function(dtypes=dtypes)
@@ -150,14 +150,14 @@ def _branch(x: Any) -> Any:
         (_branch, "expected where"),
     ],
 )
-def test_a_formula_with_other_results_is_refused(formula: Callable[..., Any], text: str) -> None:
+def test_a_formula_with_other_results_is_rejected(formula: Callable[..., Any], text: str) -> None:
     """Wrong results are an error of the declaration, not an internal error of the first call."""
     with pytest.raises(TypeError, match=f"{formula.__name__}: {text}"):
         elementwise()(formula)
 
 
 @pytest.mark.parametrize("dtypes", [("int32",), (("float32", "bool"),)])
-def test_a_formula_with_integers_as_results_is_refused(dtypes: Any) -> None:
+def test_a_formula_with_integers_as_results_is_rejected(dtypes: Any) -> None:
     with pytest.raises(TypeError, match=r"f: dtypes: expected outputs of a formula in float32, .* got"):
 
         @elementwise(dtypes=dtypes)

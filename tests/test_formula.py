@@ -172,7 +172,7 @@ def test_a_digest_is_the_same_with_every_python() -> None:
 
 
 @pytest.mark.parametrize("formula", [lambda x: x if x > 0 else -x, math.exp])
-def test_what_is_no_formula_is_refused_by_name(formula: Any) -> None:
+def test_what_is_no_formula_is_rejected_by_name(formula: Any) -> None:
     with pytest.raises(TypeError, match=f"formula {formula.__name__}: expected"):
         trace(formula, 1)
 

@@ -130,7 +130,7 @@ def test_adding_an_operator_works_as_contributing_says(monkeypatch: pytest.Monke
     rows: dict[str, Any] = {}
     exec(compile(row, "softsign.py", "exec"), rows)
     case = rows["SOFTSIGN_BACKWARD"]
-    assert {refusal.check for refusal in case.refusals} == {check.name for check in operator.checks}
+    assert {rejection.check for rejection in case.rejected} == {check.name for check in operator.checks}
 
     curve = case.curves["softsign"]
     x = np.linspace(-25, 25, 501, dtype=np.float32)
@@ -153,10 +153,10 @@ def test_adding_a_plain_operator_works_as_contributing_says(monkeypatch: pytest.
     exec(compile(tests, "test_hypotenuse.py", "exec"), added)
     suite = added["TestHypotenuse"]()
     for row in suite.subject.rows():
-        suite.test_every_check_refuses(*row.values)
+        suite.test_every_check_rejects(*row.values)
     for operator in suite.subject.operators:
-        suite.test_products_without_a_kernel_refuse_after_all_checks(operator)
-        suite.test_bfloat16_is_refused_where_the_product_lacks_it(operator)
+        suite.test_products_without_a_kernel_reject_after_all_checks(operator)
+        suite.test_bfloat16_is_rejected_where_the_product_lacks_it(operator)
         suite.test_empty_tensors_are_nothing_to_do(operator)
         for layout in ("contiguous", "transposed", "reversed with holes"):
             suite.test_values_are_pytorchs(operator, layout)

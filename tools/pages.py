@@ -25,7 +25,7 @@ from aclnn.kernels.products import products
 from aclnn.operators import OPERATORS
 from aclnn.operators.library import SUBJECTS
 from aclnn.toolkit.rt_aliases import ALIASES
-from aclnn.toolkit.stubs import REFUSED, STUBS, Stub
+from aclnn.toolkit.stubs import REJECTED, STUBS, Stub
 from tools.works import works_of
 
 _INTRODUCTION = """\
@@ -34,16 +34,16 @@ _INTRODUCTION = """\
 Made from the declarations by `python -m tools.pages operators > docs/operators.md`. Everything else about an
 operator is where it is declared: `src/aclnn/operators/`.
 
-A data type is listed where the product's kernel takes it. On a product that is not listed, phase one refuses: with the
-checks' own code where they look at the product (561003 at once where they ask for its kernel), else with 561103 after
-all checks, unless the tensors are empty.
+A data type is listed where the product's kernel takes it. On a product that is not listed, phase one returns an error:
+the code of the check that depends on the product (561003 at once if it asks for a kernel), else 561103 after all
+checks, unless the tensors are empty.
 """
 
 _PRODUCTS = """\
 ## Products
 
-`ACLNN_SOC_NAME` or `aclnn.set_soc_name` chooses the product that a process stands for, by the name of its system on a
-chip, as `aclrtGetSocName` tells it on a device.
+`ACLNN_SOC_NAME` or `aclnn.set_soc_name` selects the product that a process emulates, by the SoC name that
+`aclrtGetSocName` returns on a device.
 """
 
 _BOUNDS = """\
@@ -70,8 +70,8 @@ absent from the headers too, so that a program that needs it does not compile.
 _NAMED_ONLY = """\
 ## Named only
 
-No header has these. The libraries define them so that programs that name them load, such as
-[torch_npu](torch-npu.md); `aclGetRecentErrMsg` names the function that refused.
+No header declares these. The libraries define them so that programs that refer to them load, such as
+[torch_npu](torch-npu.md); `aclGetRecentErrMsg` names the function that was called.
 """
 
 _GROUPS = {
@@ -98,7 +98,7 @@ _GROUPS = {
 
 _BY_TYPE = """\
 `aclopCompileAndExecute`, its V2 and `aclopExecuteV2` take these types, with the inputs, outputs and attributes of
-CANN's definitions. Each is the `aclnn` function beside it, or is computed for its own sake; others are refused with
+CANN's definitions. Each computes the `aclnn` function next to it, or has none; other types return
 200001.
 """
 
@@ -147,7 +147,7 @@ def _types() -> list[tuple[str, str]]:
 
 
 def _answer(stub: Stub) -> str:
-    if stub.answer != REFUSED:
+    if stub.answer != REJECTED:
         return stub.answer
     code, name = str(stub.code), name_of(stub.code)
     return code if name == code else f"{code} `{name}`"

@@ -181,7 +181,7 @@ def _evaluate_in_two(a: float, whole: float, p_rest: float, centre: float, c0: f
 
 
 @numba.njit(cache=True)
-def judge(
+def assess(
     a: Array, whole: Array, exact: Array, summed: bool, signed: bool, rest: float, centre: float, c0: float, p: Array
 ) -> tuple[float, float]:
     """Return the worst error in units of g and of whole - g, or of whole·g, and the worst error relative to g."""
@@ -201,7 +201,7 @@ def judge(
 
 
 class Sample(NamedTuple):
-    """Points of a segment and the values there that ``judge`` needs.
+    """Points of a segment and the values there that ``assess`` needs.
 
     In order: a; 1 or a, from which the other side subtracts g or by which g is multiplied, 0 for neither; g; true if c0
     is subtracted first; true for segments of both signs; and the addend of p[0].
@@ -270,7 +270,7 @@ class Segment:
         return np.array_equal(difference, difference.astype(np.float32))
 
     def cost(self, column: Column, sample: Sample) -> float:
-        units, relative = judge(*sample, *column)
+        units, relative = assess(*sample, *column)
         if self.printed is not None:
             found = np.float32(1.0 - _evaluate(self.printed, *column))
             if found != nearest(1 - self.task.g(self.printed)):
@@ -345,7 +345,7 @@ def best_column(task: Task, i: int) -> tuple[Column, float, float]:
         if cost < least and (cost := segment.cost(column, segment.every)) < least:
             least, best = cost, column
     assert best is not None
-    return best, *judge(*segment.every, *best)
+    return best, *assess(*segment.every, *best)
 
 
 def nearest(value: Any) -> float:
@@ -383,7 +383,7 @@ def walk(task: Task, columns: list[Column], screen: Console) -> float:
             if low <= abs(task.middle(i)) <= high:
                 part = sample(task, i, patterns)
                 if part.a.size:
-                    worst = max(worst, judge(*part, *columns[i])[0])
+                    worst = max(worst, assess(*part, *columns[i])[0])
     return worst
 
 

@@ -212,7 +212,7 @@ def rounded(task: Task, degree: int, margin: float, fixed: Fixed) -> Fixed | Non
     return None if solution is None else fixed
 
 
-def judge(task: Task, c: list[float]) -> tuple[int, float]:
+def assess(task: Task, c: list[float]) -> tuple[int, float]:
     """Count the x that round wrongly; also return the largest relative error in float32 arithmetic."""
     r = task.r.astype(np.longdouble)
     value = np.full(task.r.shape, c[-1], np.float32)
@@ -246,14 +246,14 @@ def fit(segment: Segment, degree: int, rng: np.random.Generator) -> Fit:
         if choice is None or c is None:
             continue
         row = [c[power] for power in range(degree + 1)]
-        best = min(best, Fit(*judge(segment.task(choice.centre), row), choice.centre, row))
+        best = min(best, Fit(*assess(segment.task(choice.centre), row), choice.centre, row))
         if best.wrong == 0:
             return best
     task, start = segment.task(best.centre), best.c
     for _ in range(TRIALS):
         steps = [*rng.integers(-6, 7, degree - 2).tolist(), 0, 0, 0]
         c = [float(np.float32(value + step * ulp(value))) for value, step in zip(start, steps, strict=True)]
-        wrong, error = judge(task, c)
+        wrong, error = assess(task, c)
         if wrong < best.wrong and error <= task.tolerance:
             best = Fit(wrong, error, best.centre, c)
         if best.wrong == 0:

@@ -37,7 +37,7 @@ class Result:
         return "missed" if self.named in ("", "unknown") else "false"
 
 
-def judge(
+def assess(
     fault: str, subject: str, expected: frozenset[str], output: int, operator: str, inputs: Mapping[str, Array],
     actual: Any, attributes: Mapping[str, Any],
 ) -> Result:  # fmt: skip

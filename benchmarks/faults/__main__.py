@@ -1,4 +1,4 @@
-"""Judge all planted faults and right results, and print the tables of docs/verify-bench.md."""
+"""Verify all planted faults and correct results, and print the tables of docs/verify-bench.md."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def main() -> None:
     arguments = parser.parse_args()
     results = []
     every = [
-        *((one.name, partial(elements.judge, one, index)) for one, index in elements.cases()),
-        *((one.name, partial(norms.judge, one)) for one in norms.cases()),
+        *((one.name, partial(elements.assess, one, index)) for one, index in elements.cases()),
+        *((one.name, partial(norms.assess, one)) for one in norms.cases()),
     ]
-    for name, judge in every[:: arguments.every]:
+    for name, assess in every[:: arguments.every]:
         if arguments.only not in name:
             continue
-        result = judge()
+        result = assess()
         results.append(result)
         if result.kind != "hit":
             print(
@@ -67,8 +67,8 @@ def main() -> None:
                 flush=True,
             )
     passed = []
-    for who, label, judged in right.clean() if not arguments.only else ():
-        report = judged()
+    for who, label, assessed in right.clean() if not arguments.only else ():
+        report = assessed()
         (output,) = report.data["cases"][0]["outputs"]
         passed.append((who, label, output["verdict"], output["causes"][0]["text"] if output["causes"] else ""))
         if output["verdict"] != "pass":

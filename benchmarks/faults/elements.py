@@ -486,10 +486,10 @@ def cases() -> Iterator[tuple[Fault, int]]:
                 yield one, index
 
 
-def judge(one: Fault, index: int) -> Result:
+def assess(one: Fault, index: int) -> Result:
     """Plant a fault and diagnose the result."""
     g = given(index)
     with np.errstate(all="ignore"):
         actual = one.plant(g)
     of = g.subject
-    return faults.judge(one.name, of.label, one.causes, 0, of.operator, g.inputs, actual, of.attributes)
+    return faults.assess(one.name, of.label, one.causes, 0, of.operator, g.inputs, actual, of.attributes)

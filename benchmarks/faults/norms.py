@@ -123,12 +123,12 @@ def cases() -> list[Fault]:
     return found
 
 
-def judge(one: Fault) -> Result:
+def assess(one: Fault) -> Result:
     """Plant a fault and diagnose the result."""
     norm = norms()[one.norm]
     results = norm.run()
     results[one.output] = one.plant(norm, one.output)
-    return faults.judge(
+    return faults.assess(
         one.name, one.subject, frozenset({one.cause}), one.output, norm.operator, norm.inputs, results, norm.attributes
     )
 

@@ -19,9 +19,9 @@ def clean() -> Iterator[tuple[str, str, Callable[[], Any]]]:
     """Yield correct results: the implementation, the subject, and a function that diagnoses them."""
     for index, subject in enumerate(SUBJECTS):
         g = given(index)
-        judged = partial(check, subject.operator, g.inputs, **subject.attributes)
-        yield "aclnn", subject.label, partial(judged, g.right)
-        yield "correctly rounded", subject.label, lambda g=g, j=judged: j(g.rounded(g.exact))
+        assessed = partial(check, subject.operator, g.inputs, **subject.attributes)
+        yield "aclnn", subject.label, partial(assessed, g.right)
+        yield "correctly rounded", subject.label, lambda g=g, j=assessed: j(g.rounded(g.exact))
         # At x = ±3, which occur in 16 bits, PyTorch's and JAX's hardswish have other derivatives, a planted fault.
         elsewhere = subject.operator != "hardswish_backward" or subject.dtype == SINGLE
         if subject.operator in ("silu_backward", "gelu_backward_v2", "hardswish_backward"):
@@ -29,11 +29,11 @@ def clean() -> Iterator[tuple[str, str, Callable[[], Any]]]:
             for who, label in (("literal, float32", "NumPy, float32"), ("PyTorch", "PyTorch")):
                 if who in found and (elsewhere or who != "PyTorch"):
                     actual = partial(found[who], **g.inputs, **subject.attributes)
-                    yield label, subject.label, lambda j=judged, a=actual: j(np.asarray(a()))
+                    yield label, subject.label, lambda j=assessed, a=actual: j(np.asarray(a()))
         elif importlib.util.find_spec("torch"):
-            yield "PyTorch", subject.label, lambda j=judged, g=g: j(_torch(g))
+            yield "PyTorch", subject.label, lambda j=assessed, g=g: j(_torch(g))
         if importlib.util.find_spec("jax") and elsewhere:
-            yield "JAX, float32 inside", subject.label, lambda j=judged, g=g: j(_jax(g))
+            yield "JAX, float32 inside", subject.label, lambda j=assessed, g=g: j(_jax(g))
 
 
 def _torch(g: Given) -> Array:

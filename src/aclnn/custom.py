@@ -211,7 +211,7 @@ def _operator(
             got = ", ".join(f"{p.name} {extents(call[p.name].shape)}" for p in inputs if call[p.name] is not None)
             return f"expected shapes that {name} takes ({error}), got {got}"
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         expected = wanted(call)
         if isinstance(expected, str):
             return f"{inputs[0].name if inputs else name}: {expected}"
@@ -241,7 +241,7 @@ def _operator(
             written,
             of_product,
             limited_dims(*(p.name for p in inputs), *written),
-            rule(f"shapes of {name}: {listing(written, 'and')}", complain),
+            rule(f"shapes of {name}: {listing(written, 'and')}", violation),
         ),
         work=lambda call: None if nothing_to_write(call, written) else work(call),
         infer=infer,

@@ -1,4 +1,4 @@
-"""Rows of the activation family: each function once for each mode, and judged before it is timed."""
+"""Rows of the activation family: each function once for each mode, and checked before it is timed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_each_function_has_its_rows() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("label", ["clipped_swiglu_grad", "glu", "prelu", "ge_glu_backward 1", "gelu_backward_v2 tanh"])
-def test_a_row_is_judged(label: str) -> None:
+def test_a_row_is_checked(label: str) -> None:
     row = workloads.member(MEMBERS[label], "float32", 1 << 14)
     assert row.check() is None
     assert [name for name in row.calls if name in ("torch", "composed")]

@@ -58,8 +58,8 @@ def test_bounds_hold_the_exact_results(name: str, place: int) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_results_are_within_half_a_unit_or_what_fitted_functions_lose(name: str) -> None:
     ((operands, numbers),) = general.tuples(asked(name), 0)
-    for tally in general.judge(asked(name), operands, numbers).values():
-        assert tally.judged > general.PART // 2
+    for tally in general.assess(asked(name), operands, numbers).values():
+        assert tally.assessed > general.PART // 2
         assert tally.worst <= {"ge_glu_erf_gradient": 2.0, "log_sigmoid_derivative": 2.6}.get(name, 0.50001)
         assert not tally.broken
 
@@ -79,13 +79,13 @@ def test_the_rest_to_one_of_a_logistic_function_is_narrow() -> None:
 def test_results_that_are_off_are_counted() -> None:
     one = asked("softplus_derivative", Off)
     (case,) = general.walk(one, 64, 0x3F8)
-    tally = general.judge(one, *case)[0]
-    assert tally.judged == tally.above_half == case[0][0].size
+    tally = general.assess(one, *case)[0]
+    assert tally.assessed == tally.above_half == case[0][0].size
     assert 0.5 < tally.worst <= 1.5
     error_at = np.float32(tally.at.split()[1])
     assert error_at in case[0][1]
-    wrong = general.judge(asked("softplus_derivative", Infinite), *case)[0]
-    assert (wrong.judged, wrong.broken) == (0, case[0][0].size)
+    wrong = general.assess(asked("softplus_derivative", Infinite), *case)[0]
+    assert (wrong.assessed, wrong.broken) == (0, case[0][0].size)
 
 
 def test_a_walk_takes_every_bit_pattern_once() -> None:

@@ -1,4 +1,4 @@
-"""Rows of norms and softmax: each operator once for each size, judged before it is timed."""
+"""Rows of norms and softmax: each operator once for each size, checked before it is timed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_each_operator_has_its_rows() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["softmax_backward", "add_layer_norm_grad", "group_norm_backward", "batch_norm"])
-def test_a_row_is_judged(name: str) -> None:
+def test_a_row_is_checked(name: str) -> None:
     row = workloads.norm(name, 64, 256, "float32")
     assert row.check() is None
     assert len(row.calls) == 2

@@ -38,7 +38,7 @@ void count_devices()
     expect(devices == 1, "one device");
 }
 
-void be_refused()
+void be_rejected()
 {
     expect(aclrtFree(nullptr) == ACL_ERROR_INVALID_PARAM, "aclrtFree of null");
     const char* text = aclGetRecentErrMsg();
@@ -145,7 +145,7 @@ void differentiate()
 int main(int argc, char** argv)
 {
     const std::vector<std::function<void()>> calls{
-        normalise, differentiate, activate, gate, ask_for_the_product, ask_for_the_product, be_refused, count_devices,
+        normalise, differentiate, activate, gate, ask_for_the_product, ask_for_the_product, be_rejected, count_devices,
         initialise, [] { allocate(64); }, [] { allocate(size_t{3} << 20); },
     };
     const size_t shift = argc > 1 ? static_cast<size_t>(std::atoi(argv[1])) : 0;

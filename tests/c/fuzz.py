@@ -7,7 +7,7 @@
     python -m tests.c.fuzz --operators norm    mostly operators whose names have that in them
 
 Arguments are valid, null, stale, foreign, extreme. Pointers to host memory are always good ones and counts of arrays
-never exceed them, for C cannot judge those.
+never exceed them, for C cannot check those.
 """
 
 from __future__ import annotations

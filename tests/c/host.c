@@ -92,7 +92,7 @@ static int in_child(void)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-static int refused_in_child(void)
+static int failed_in_child(void)
 {
     int status = -1;
     pid_t child;
@@ -179,7 +179,7 @@ int main(int argc, char **argv)
     const struct {
         const char *name;
         int (*run)(void);
-    } ways[] = {{"compute", compute}, {"threads", in_threads}, {"fork", in_child}, {"fork-after", refused_in_child},
+    } ways[] = {{"compute", compute}, {"threads", in_threads}, {"fork", in_child}, {"fork-after", failed_in_child},
                 {"fork-during", forked_meanwhile}, {"exit", cleaned_up_at_exit}, {"statuses", statuses}};
 
     for (size_t i = 0; argc > 1 && i < sizeof ways / sizeof *ways; i++) {

@@ -59,7 +59,7 @@ void begin_anew()
     uint64_t size = 0;
     aclOpExecutor* executor = nullptr;
     const int status = aclnnSiluGetWorkspaceSize(tensor_at(x), tensor_at(dx[0]), &size, &executor);
-    std::printf("refused with %d\n", status);
+    std::printf("rejected with %d\n", status);
 }
 
 struct Session {

@@ -21,7 +21,7 @@ void* allocated_with_attributes()
     attributes[1].value.deviceId = 5;
     void* none = nullptr;
     expect(aclrtMallocWithCfg(&none, 64, ACL_MEM_MALLOC_HUGE_FIRST, &config) == ACL_ERROR_RT_PARAM_INVALID
-               && none == nullptr, "another device's number is refused");
+               && none == nullptr, "another device's number is rejected");
     return address;
 }
 

@@ -45,7 +45,7 @@ void work(int thread, int operators)
             expect(dx == dy, "thread " + std::to_string(thread) + ", operator " + std::to_string(turn));
         }
     }
-    // This thread's refusals are its own.
+    // This thread's rejections are its own.
     expect(aclrtFree(nullptr) == ACL_ERROR_INVALID_PARAM, "aclrtFree of null");
     const char* text = aclGetRecentErrMsg();
     expect(text != nullptr && std::strstr(text, "aclrtFree") == text && std::strchr(text, '\n') == nullptr,

@@ -10,7 +10,7 @@ import pytest
 
 from aclnn import acl, cann
 from aclnn.core.status import AclnnError
-from tests.helpers.fresh_runtime import pass_gate, queue, refusal
+from tests.helpers.fresh_runtime import pass_gate, queue, recent_error
 
 
 def test_a_program(fresh: None) -> None:
@@ -100,7 +100,7 @@ def test_values_without_a_status(fresh: None) -> None:
 def test_the_status_comes_last_and_the_text_is_the_c_interfaces(fresh: None, call: object, result: object) -> None:
     assert callable(call)
     assert call() == result
-    assert "acl" in refusal()
+    assert "acl" in recent_error()
     assert call() == result
     assert acl.get_recent_err_msg() is not None
 

@@ -35,7 +35,9 @@ def test_one_scale_is_alone_and_offsets_without_a_scale_have_no_mark() -> None:
         ([1.0], [], INVALID, "offsetSize: expected at least 1, got 0"),
     ],
 )
-def test_what_is_refused(scales: list[float] | None, offsets: list[float] | None, status: int, text: str) -> None:
+def test_invalid_arguments_are_rejected(
+    scales: list[float] | None, offsets: list[float] | None, status: int, text: str
+) -> None:
     found = call_of("aclnnTransQuantParam")(scales, len(scales or ()), offsets, len(offsets or ()))
     assert found == (status, [], 0)
     assert text in (cann.aclGetRecentErrMsg() or "")

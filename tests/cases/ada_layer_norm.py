@@ -23,7 +23,7 @@ from tests.cases.table import (
     Case,
     Change,
     Example,
-    Refusal,
+    Rejected,
     Shape,
     T,
     changed,
@@ -96,24 +96,24 @@ def _mixed_v2(draw: st.DrawFn, product: Product, arguments: Arguments) -> Change
     return {**change, **_absent(*draw(st.sets(st.sampled_from((*_PARAMETERS, *_STATISTICS)))))}
 
 
-def _dimensions(*names: str) -> tuple[Refusal, ...]:
+def _dimensions(*names: str) -> tuple[Rejected, ...]:
     """Return changes that exceed the limits of x's rank and extents."""
     (first, *_) = names
     return (
         *(
-            Refusal(f"2 to 8 dimensions: {first}", shape(got, *names), first, "2 to 8 dimensions", str(len(got)))
+            Rejected(f"2 to 8 dimensions: {first}", shape(got, *names), first, "2 to 8 dimensions", str(len(got)))
             for got in ((4,), (), NINE)
         ),
         *(
-            Refusal(f"no dimension of 0: {first}", shape(got, *names), first, "no dimension of 0", str(list(got)))
+            Rejected(f"no dimension of 0: {first}", shape(got, *names), first, "no dimension of 0", str(list(got)))
             for got in ((2, 3, 0), (2, 0, 4), (0, 3, 4))
         ),
     )
 
 
-def _per_sample(*names: str) -> tuple[Refusal, ...]:
+def _per_sample(*names: str) -> tuple[Rejected, ...]:
     return tuple(
-        Refusal(
+        Rejected(
             f"shape is [B…, 1, H] or [B…, H]: {', '.join(names)}",
             shape(got, name),
             name,
@@ -155,7 +155,7 @@ _FORWARD_EXAMPLES = (
         },
     ),
 )
-#: Refused: no product takes them.
+#: Rejected: no product takes them.
 _EMPTY = (
     Accepted("no rows", shape((2, 0, 4), "x", "out"), ()),
     Accepted("no columns", shape((2, 3, 0), "x", "out"), ()),
@@ -180,14 +180,14 @@ ADA_LAYER_NORM = Case(
     reference=norms.ada_forward,
     reshape=_reshape,
     mixed=_mixed,
-    refusals=(
+    rejected=(
         *every_null("present: x, scale, shift, out", "x scale shift out"),
         *not_floating("x"),
         *differs("x", "scale", "shift", *_PARAMETERS, "out"),
         *_dimensions("x"),
         *_per_sample("scale", "shift"),
         *misshapen("[H]", (1, 4), *_PARAMETERS),
-        Refusal("same shape as x: out", shape((2, 4, 3), "out"), "out", "shape [2, 3, 4]", "[2, 4, 3]"),
+        Rejected("same shape as x: out", shape((2, 4, 3), "out"), "out", "shape [2, 3, 4]", "[2, 4, 3]"),
     ),
     accepted=(*_EMPTY, *(edge._replace(products=A2_CLASS) for edge in _EDGES)),
     together=_ORDER,
@@ -209,11 +209,11 @@ ADA_LAYER_NORM_V2 = Case(
     reference=norms.ada_forward,
     reshape=_reshape_v2,
     mixed=_mixed_v2,
-    refusals=(
+    rejected=(
         *every_null("present: x, shift, scale, out", "x shift scale out"),
         *not_floating("x"),
         *differs("x", "shift", "scale"),
-        Refusal(
+        Rejected(
             "one data type: weightOptional, biasOptional",
             dtype(other, "biasOptional"),
             "biasOptional",
@@ -221,7 +221,7 @@ ADA_LAYER_NORM_V2 = Case(
             "ACL_FLOAT",
         ),
         *(
-            Refusal(
+            Rejected(
                 "data type of x or float32: biasOptional, weightOptional",
                 dtype(D.DOUBLE, name) | _absent(*{*_PARAMETERS} - {name}),
                 name,
@@ -234,7 +234,7 @@ ADA_LAYER_NORM_V2 = Case(
         *_dimensions("x"),
         *_per_sample("shift", "scale"),
         *misshapen("[H]", (1, 4), "biasOptional", "weightOptional"),
-        Refusal("same shape as x: out", shape((2, 4, 3), "out"), "out", "shape [2, 3, 4]", "[2, 4, 3]"),
+        Rejected("same shape as x: out", shape((2, 4, 3), "out"), "out", "shape [2, 3, 4]", "[2, 4, 3]"),
         *misshapen("[B…, S, 1]", (2, 3), "rstdOutOptional", "meanOutOptional"),
     ),
     accepted=(
@@ -304,12 +304,12 @@ ADA_LAYER_NORM_BACKWARD = Case(
     reshape=lambda rows, columns: _gradient_of_shape(_whole(rows, columns)),
     mixed=_gradient_mixed,
     unused=frozenset({"shift"}),
-    refusals=(
+    rejected=(
         *every_null(f"present: {', '.join(_PRESENT.split())}", _PRESENT),
         *not_floating("gradOut"),
         *differs("gradOut", "input", "rstd", "mean", "scale", "shift"),
         *(
-            Refusal(
+            Rejected(
                 "data type of gradOut or float32: weightOptional, biasOptional",
                 dtype(D.DOUBLE, name),
                 name,
@@ -318,7 +318,7 @@ ADA_LAYER_NORM_BACKWARD = Case(
             )
             for name in _PARAMETERS
         ),
-        Refusal(
+        Rejected(
             "one data type: weightOptional, biasOptional",
             dtype(FLOAT, "biasOptional"),
             "biasOptional",
@@ -328,7 +328,7 @@ ADA_LAYER_NORM_BACKWARD = Case(
         ),
         *differs("gradOut", *_OUTPUTS[:3]),
         *(
-            Refusal(
+            Rejected(
                 "data type of the parameters: gradWeightOut, gradBiasOut",
                 dtype(D.DOUBLE, name),
                 name,
@@ -338,7 +338,7 @@ ADA_LAYER_NORM_BACKWARD = Case(
             for name in _OUTPUTS[3:]
         ),
         *(
-            Refusal(
+            Rejected(
                 f"at most 8 dimensions: gradOut, input, mean, rstd, scale, shift, {', '.join(_OUTPUTS)}",
                 shape(NINE, name),
                 name,
@@ -347,14 +347,14 @@ ADA_LAYER_NORM_BACKWARD = Case(
             )
             for name in ("gradOut", "input", "mean", "rstd", "scale", "shift", *_OUTPUTS)
         ),
-        Refusal("same shape as gradOut: input", shape((2, 4, 3), "input"), "input", "[2, 3, 4]", "[2, 4, 3]"),
-        Refusal("same shape as mean: rstd", shape((2, 3), "rstd"), "rstd", "[2, 3, 1]", "[2, 3]"),
+        Rejected("same shape as gradOut: input", shape((2, 4, 3), "input"), "input", "[2, 3, 4]", "[2, 4, 3]"),
+        Rejected("same shape as mean: rstd", shape((2, 3), "rstd"), "rstd", "[2, 3, 1]", "[2, 3]"),
         *(
-            Refusal("2 to 8 dimensions: input", shape(got, "gradOut", "input"), "input", "2 to 8", str(len(got)))
+            Rejected("2 to 8 dimensions: input", shape(got, "gradOut", "input"), "input", "2 to 8", str(len(got)))
             for got in ((4,), ())
         ),
         *(
-            Refusal(
+            Rejected(
                 "shape of the last dimension: normalizedShape",
                 {"normalizedShape": got},
                 "normalizedShape",
@@ -365,19 +365,25 @@ ADA_LAYER_NORM_BACKWARD = Case(
         ),
         *misshapen("[H]", (1, 4), *_PARAMETERS),
         *(
-            Refusal("no dimension of 0: input", shape(got, "gradOut", "input"), "input", "no dimension", str(list(got)))
+            Rejected(
+                "no dimension of 0: input", shape(got, "gradOut", "input"), "input", "no dimension", str(list(got))
+            )
             for got in ((2, 0, 4), (0, 3, 4))
         ),
         *_per_sample("scale", "shift"),
         *(
-            Refusal("shape is [B…, S, 1]: mean", shape(got, "mean", "rstd"), "mean", "[2, 3, 1]", str(list(got)))
+            Rejected("shape is [B…, S, 1]: mean", shape(got, "mean", "rstd"), "mean", "[2, 3, 1]", str(list(got)))
             for got in ((2, 3), (2, 3, 4))
         ),
-        Refusal("same shape as input: gradInputOut", shape((24,), "gradInputOut"), "gradInputOut", "[2, 3, 4]", "[24]"),
-        Refusal("same shape as scale: gradScaleOut", shape((8,), "gradScaleOut"), "gradScaleOut", "[2, 4]", "[8]"),
-        Refusal("same shape as shift: gradShiftOut", shape((8,), "gradShiftOut"), "gradShiftOut", "[2, 1, 4]", "[8]"),
+        Rejected(
+            "same shape as input: gradInputOut", shape((24,), "gradInputOut"), "gradInputOut", "[2, 3, 4]", "[24]"
+        ),
+        Rejected("same shape as scale: gradScaleOut", shape((8,), "gradScaleOut"), "gradScaleOut", "[2, 4]", "[8]"),
+        Rejected("same shape as shift: gradShiftOut", shape((8,), "gradShiftOut"), "gradShiftOut", "[2, 1, 4]", "[8]"),
         *(
-            Refusal("as many elements as H: gradWeightOut, gradBiasOut", shape((3,), name), name, "4 elements (H)", "3")
+            Rejected(
+                "as many elements as H: gradWeightOut, gradBiasOut", shape((3,), name), name, "4 elements (H)", "3"
+            )
             for name in _OUTPUTS[3:]
         ),
     ),

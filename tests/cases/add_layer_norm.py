@@ -124,7 +124,7 @@ ADD_LAYER_NORM = Case(
     reshape=_reshape,
     mixed=_mixed,
     unwritten=_unwritten,
-    refusals=(
+    rejected=(
         *generated(
             " ".join(_NAMES),
             _SUPPORTED,
@@ -291,7 +291,7 @@ ADD_LAYER_NORM_GRAD = Case(
     reference=norms.add_layer_gradients,
     reshape=_reshape_gradient,
     mixed=lambda draw, product, arguments: {"dsumOptional": None},
-    refusals=(
+    rejected=(
         *generated(" ".join(_GRADIENT_NAMES), _SUPPORTED),
         *differs("dy", "dsumOptional", products=_SUPPORTED),
         *(

@@ -24,7 +24,7 @@ from tests.cases.table import (
     Case,
     Change,
     Example,
-    Refusal,
+    Rejected,
     Shape,
     T,
     differs,
@@ -87,8 +87,8 @@ def _mode(draw: st.DrawFn, product: Product, arguments: Arguments) -> Change:
     return {**_pre(arguments["x1"].shape[-1]), **draw(st.sampled_from([{}, {"xOut": None}]))}
 
 
-def _tiling_fault(check: str, change: Change, argument: str, expected: str, got: str) -> Refusal:
-    return Refusal(check + _FULL, change, argument, expected, got)
+def _tiling_fault(check: str, change: Change, argument: str, expected: str, got: str) -> Rejected:
+    return Rejected(check + _FULL, change, argument, expected, got)
 
 
 _EIGHTS = [*map(float, range(8))]
@@ -128,11 +128,11 @@ ADD_RMS_NORM = Case(
     reshape=_reshape,
     mixed=_mode,
     unwritten=_unwritten,
-    refusals=(
+    rejected=(
         *every_null("present: x1, x2, gamma, yOut", "x1 x2 gamma yOut"),
-        Refusal(f"present: xOut{_WITH}", {"xOut": None}, "xOut", "an object", "null", NULL),
+        Rejected(f"present: xOut{_WITH}", {"xOut": None}, "xOut", "an object", "null", NULL),
         *not_floating("x1", where=_WITH),
-        Refusal(
+        Rejected(
             f"data type: x1{_WITHOUT}",
             _with(_pre(), **dtype(FLOAT, *_ALIKE)),
             "x1",
@@ -140,25 +140,25 @@ ADD_RMS_NORM = Case(
             "ACL_FLOAT",
         ),
         *differs("x1", "x2", "gamma", "yOut", "xOut"),
-        Refusal("data type: rstdOut", dtype(FLOAT16, "rstdOut"), "rstdOut", "data type ACL_FLOAT", "ACL_FLOAT16"),
+        Rejected("data type: rstdOut", dtype(FLOAT16, "rstdOut"), "rstdOut", "data type ACL_FLOAT", "ACL_FLOAT16"),
         *(
-            Refusal("1 to 8 dimensions: x1, x2, gamma", shape(got, name), name, "1 to 8 dimensions", str(len(got)))
+            Rejected("1 to 8 dimensions: x1, x2, gamma", shape(got, name), name, "1 to 8 dimensions", str(len(got)))
             for name in ("x1", "x2", "gamma")
             for got in ((), NINE)
         ),
         *(
-            Refusal(f"same shape as x1: {name}", shape((3, 2), name), name, "shape [2, 3]", "[3, 2]")
+            Rejected(f"same shape as x1: {name}", shape((3, 2), name), name, "shape [2, 3]", "[3, 2]")
             for name in ("x2", "yOut")
         ),
-        Refusal("at most 8 dimensions: rstdOut", shape(NINE, "rstdOut"), "rstdOut", "at most 8 dimensions", "9"),
-        Refusal(
+        Rejected("at most 8 dimensions: rstdOut", shape(NINE, "rstdOut"), "rstdOut", "at most 8 dimensions", "9"),
+        Rejected(
             f"1 to 2 dimensions: gamma{_WITHOUT}",
             _with(_pre(), **shape((1, 1, 3), "gamma")),
             "gamma",
             "1 to 2 dimensions",
             "3",
         ),
-        Refusal("same shape as x1: xOut", shape((3, 2), "xOut"), "xOut", "shape [2, 3]", "[3, 2]"),
+        Rejected("same shape as x1: xOut", shape((3, 2), "xOut"), "xOut", "shape [2, 3]", "[3, 2]"),
         *(
             _tiling_fault(
                 f"shape is trailing dimensions of x1: gamma{_WITH}", shape(got, "gamma"), "gamma", expected, str([*got])
@@ -242,7 +242,7 @@ INPLACE_ADD_RMS_NORM = Case(
     unsupported=dict.fromkeys(_UNSUPPORTED, (NO_KERNEL_FOUND, "product")),
     reference=norms.add_rms,
     reshape=_in_place_reshape,
-    refusals=(
+    rejected=(
         *generated(" ".join(_NAMES), _SUPPORTED),
         *(
             _in_place_fault(

@@ -30,7 +30,7 @@ from tests.cases.table import (
     Case,
     Change,
     Example,
-    Refusal,
+    Rejected,
     Shape,
     T,
     dtype,
@@ -108,10 +108,10 @@ BATCH_NORM = Case(
     reshape=_reshape,
     mixed=_mixed,
     unwritten=_unwritten,
-    refusals=(
+    rejected=(
         *every_null("present: input, output", "input output"),
         *every_null(f"present: saveMean, saveInvstd{_TRAINED}", "saveMean saveInvstd"),
-        Refusal(
+        Rejected(
             f"kernel of the product{_FULL}",
             {},
             "product",
@@ -121,7 +121,7 @@ BATCH_NORM = Case(
         ),
         *not_floating("input", "output", where=_FULL, products=_KNOWN),
         *not_floating(*_SAVED, where=_TRAINED + _FULL, products=_KNOWN),
-        Refusal(
+        Rejected(
             f"same data type as input: output{_FULL}",
             dtype(other, "output"),
             "output",
@@ -130,7 +130,7 @@ BATCH_NORM = Case(
             products=_KNOWN,
         ),
         *not_floating(*_PARAMETERS, where=_FULL, products=_KNOWN),
-        Refusal(
+        Rejected(
             f"same format as input: output{_FULL}",
             _formats("output", got=Format.FORMAT_NCL),
             "output",
@@ -139,10 +139,10 @@ BATCH_NORM = Case(
             products=_KNOWN,
         ),
         *(
-            Refusal(_VIDEO, _video(name) | _formats(beside), name, "format ACL_FORMAT_NCDHW", "_ND", products=_KNOWN)
+            Rejected(_VIDEO, _video(name) | _formats(beside), name, "format ACL_FORMAT_NCDHW", "_ND", products=_KNOWN)
             for name, beside in (("input", "output"), ("output", "input"))
         ),
-        Refusal(
+        Rejected(
             f"no private format: input, output{_FULL}",
             _formats("input", "output", got=Format.FORMAT_NC1HWC0),
             "input",
@@ -151,11 +151,11 @@ BATCH_NORM = Case(
             products=_KNOWN,
         ),
         *(
-            Refusal(_DEEP, shape(got, name), name, "2 to 8 dimensions", str(len(got)), products=_KNOWN)
+            Rejected(_DEEP, shape(got, name), name, "2 to 8 dimensions", str(len(got)), products=_KNOWN)
             for name in ("input", "output")
             for got in ((4,), NINE)
         ),
-        Refusal(
+        Rejected(
             f"same shape as input: output{_FULL}",
             shape((2, 3, 4), "output"),
             "output",
@@ -265,11 +265,11 @@ def _gradient_unwritten(arguments: Arguments) -> frozenset[str]:
     return frozenset(_OUTPUTS) if 0 in arguments["input"].shape or 0 in arguments["gradOut"].shape else frozenset()
 
 
-def _gradient_refusals(fast: bool) -> tuple[Refusal, ...]:
+def _gradient_rejected(fast: bool) -> tuple[Rejected, ...]:
     full, wanted = _GRADIENT_FULL, _WANTED
 
-    def only_950(check: str, change: Change, name: str, expected: str, got: str, **fields: Any) -> Refusal:
-        return Refusal(f"{check}{full}", change, name, expected, got, products=ONLY_950, **fields)
+    def only_950(check: str, change: Change, name: str, expected: str, got: str, **fields: Any) -> Rejected:
+        return Rejected(f"{check}{full}", change, name, expected, got, products=ONLY_950, **fields)
 
     modern = (
         ()
@@ -342,30 +342,30 @@ def _gradient_refusals(fast: bool) -> tuple[Refusal, ...]:
     return (
         *every_null("present: gradOut, input", "gradOut input"),
         *every_null(f"present: outputMask{full}", "outputMask"),
-        Refusal(f"mask values{full}", {"outputMask": ()}, "outputMask", "3 values", "none", NULL),
+        Rejected(f"mask values{full}", {"outputMask": ()}, "outputMask", "3 values", "none", NULL),
         *(
-            Refusal(f"three mask values{full}", {"outputMask": given}, "outputMask", "3 values", str(len(given)))
+            Rejected(f"three mask values{full}", {"outputMask": given}, "outputMask", "3 values", str(len(given)))
             for given in ((True,), (True, True), (False,) * 4)
         ),
         *(
-            Refusal(f"wanted outputs present{full}", {name: None}, name, "mask value is true", "null", NULL)
+            Rejected(f"wanted outputs present{full}", {name: None}, name, "mask value is true", "null", NULL)
             for name in _OUTPUTS
         ),
         *not_floating("gradOut", "input", where=full),
-        Refusal(
+        Rejected(
             f"same data type as gradOut: input{full}", dtype(other, "input"), "input", "that of gradOut", "ACL_FLOAT"
         ),
         *not_floating(*_OUTPUTS, where=wanted),
         *not_floating("weight", *_STATISTICS, where=full),
         *modern,
-        Refusal(
+        Rejected(
             f"same format as input: gradOut{full}",
             _formats("gradOut", got=Format.FORMAT_NCL),
             "gradOut",
             "of input",
             "_NCL",
         ),
-        Refusal(
+        Rejected(
             f"same format as gradOut: gradInput{wanted}",
             _formats("gradInput", got=Format.FORMAT_NCL),
             "gradInput",
@@ -373,7 +373,7 @@ def _gradient_refusals(fast: bool) -> tuple[Refusal, ...]:
             "_NCL",
         ),
         *video,
-        Refusal(
+        Rejected(
             f"no private format: gradOut, input{full}",
             _formats("gradOut", "input", "gradInput", got=Format.FORMAT_NC1HWC0),
             "gradOut",
@@ -381,21 +381,21 @@ def _gradient_refusals(fast: bool) -> tuple[Refusal, ...]:
             "NC1HWC0",
         ),
         *(
-            Refusal(
+            Rejected(
                 f"2 to 8 dimensions: input, gradOut{full}", shape(got, name), name, "2 to 8 dimensions", str(len(got))
             )
             for name in ("input", "gradOut")
             for got in ((4,), NINE)
         ),
-        Refusal(
+        Rejected(
             f"same shape as input: gradOut{full}", shape((2, 3, 4), "gradOut"), "gradOut", "[2, 4, 3]", "[2, 3, 4]"
         ),
-        Refusal(
+        Rejected(
             f"same shape as input: gradInput{wanted}", shape((2, 3), "gradInput"), "gradInput", "[2, 4, 3]", "[2, 3]"
         ),
         *misshapen("[C]", (3,), "weight", *_RUNNING, where=full),
         *(
-            Refusal(
+            Rejected(
                 f"shape is [C], or [0] outside of training: saveMean, saveInvstd{full}",
                 shape(got, name),
                 name,
@@ -439,7 +439,7 @@ BATCH_NORM_BACKWARD = Case(
     reshape=_reshape_gradient,
     mixed=_gradient_mixed,
     unwritten=_gradient_unwritten,
-    refusals=_gradient_refusals(fast=False),
+    rejected=_gradient_rejected(fast=False),
     together={
         (f"same format as input: gradOut{_GRADIENT_FULL}", f"same format as gradOut: gradInput{_WANTED}"): _formats(
             "gradOut", got=Format.FORMAT_NCL
@@ -474,7 +474,7 @@ FAST_BATCH_NORM_BACKWARD = replace(
     call=lambda d: _gradient_call(d) | {"version": 0},
     dtypes={Product.ATLAS_A2: FLOATS},
     unsupported=dict.fromkeys((p for p in PRODUCTS if p is not Product.ATLAS_A2), (NO_KERNEL, "product")),
-    refusals=_gradient_refusals(fast=True),
+    rejected=_gradient_rejected(fast=True),
     together=dict([*BATCH_NORM_BACKWARD.together.items()][:1]),
     accepted=tuple(
         accepted if accepted.products == PRODUCTS else accepted._replace(products=(Product.ATLAS_A2,))

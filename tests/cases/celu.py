@@ -29,7 +29,7 @@ from tests.cases.table import (
     Case,
     Curve,
     Example,
-    Refusal,
+    Rejected,
     T,
     dtype,
     every_null,
@@ -46,18 +46,18 @@ def celu(alpha: float) -> Forward:
     return lambda x: x if x[0] > 0 else alpha * ((x / alpha).exp() - 1)
 
 
-def _rows(x: str, *others: str) -> tuple[Refusal, ...]:
+def _rows(x: str, *others: str) -> tuple[Rejected, ...]:
     return (
-        Refusal(f"data type: {x}", dtype(D.DOUBLE, x), x, "data type ACL_FLOAT", "ACL_DOUBLE"),
-        Refusal(f"data type: {x}", dtype(BF16, x, *others), x, "data type ACL_FLOAT", "ACL_BF16", products=OLD),
-        Refusal("real number: alpha", {"alpha": scalar(1, D.COMPLEX64)}, "alpha", "a real number", "ACL_COMPLEX64"),
+        Rejected(f"data type: {x}", dtype(D.DOUBLE, x), x, "data type ACL_FLOAT", "ACL_DOUBLE"),
+        Rejected(f"data type: {x}", dtype(BF16, x, *others), x, "data type ACL_FLOAT", "ACL_BF16", products=OLD),
+        Rejected("real number: alpha", {"alpha": scalar(1, D.COMPLEX64)}, "alpha", "a real number", "ACL_COMPLEX64"),
     )
 
 
 _NOT_ZERO = (
-    Refusal("not zero: alpha", {"alpha": scalar(0.0)}, "alpha", "a number other than 0", "0.0"),
-    Refusal("not zero: alpha", {"alpha": scalar(NAN)}, "alpha", "a number other than 0", "nan"),
-    Refusal("not zero: alpha", {"alpha": scalar(1e-60)}, "alpha", "a number other than 0 (as float32)", "1e-60"),
+    Rejected("not zero: alpha", {"alpha": scalar(0.0)}, "alpha", "a number other than 0", "0.0"),
+    Rejected("not zero: alpha", {"alpha": scalar(NAN)}, "alpha", "a number other than 0", "nan"),
+    Rejected("not zero: alpha", {"alpha": scalar(1e-60)}, "alpha", "a number other than 0 (as float32)", "1e-60"),
 )
 _CURVES = {
     "celu": Curve(
@@ -93,12 +93,12 @@ CELU = Case(
     dtypes=_DTYPES,
     unsupported=_UNSUPPORTED,
     curves=_CURVES,
-    refusals=(
+    rejected=(
         *every_null("present: self, alpha, out", "self alpha out"),
         *_rows("self", "out"),
-        Refusal("holds the result: out", dtype(D.INT64, "out"), "out", "ACL_FLOAT", "ACL_INT64", dtypes=(FLOAT,)),
-        Refusal("at most 8 dimensions: self", shape(NINE, "self", "out"), "self", "at most 8 dimensions", "9"),
-        Refusal("same shape as self: out", shape((3, 2), "out"), "out", "shape [2, 3]", "[3, 2]"),
+        Rejected("holds the result: out", dtype(D.INT64, "out"), "out", "ACL_FLOAT", "ACL_INT64", dtypes=(FLOAT,)),
+        Rejected("at most 8 dimensions: self", shape(NINE, "self", "out"), "self", "at most 8 dimensions", "9"),
+        Rejected("same shape as self: out", shape((3, 2), "out"), "out", "shape [2, 3]", "[3, 2]"),
         *_NOT_ZERO,
         *forward_rows("private on the 950"),
     ),
@@ -120,12 +120,12 @@ INPLACE_CELU = Case(
     dtypes=_DTYPES,
     unsupported=_UNSUPPORTED,
     curves=_CURVES,
-    refusals=(
+    rejected=(
         *every_null("present: selfRef, alpha", "selfRef alpha"),
         *_rows("selfRef"),
-        Refusal("at most 8 dimensions: selfRef", shape(NINE, "selfRef"), "selfRef", "at most 8 dimensions", "9"),
+        Rejected("at most 8 dimensions: selfRef", shape(NINE, "selfRef"), "selfRef", "at most 8 dimensions", "9"),
         *_NOT_ZERO,
-        Refusal(
+        Rejected(
             f"no private format: selfRef{ON_950}",
             {"selfRef": {"format": Format.FORMAT_NC1HWC0}},
             "selfRef",

@@ -31,7 +31,7 @@ from tests.cases.table import (
     Case,
     Change,
     Example,
-    Refusal,
+    Rejected,
     Shape,
     T,
     dtype,
@@ -98,24 +98,24 @@ def _case(gradient: bool) -> dict[str, Any]:
         dim = draw(st.integers(-len(half), len(half) - 1))
         return shapes(half, dim) | {"interleaved": draw(st.booleans())}
 
-    def refusal(check: str, change: Change, argument: str, expected: str, got: str, code: int) -> Refusal:
-        return Refusal(check, change, argument, expected, got, code, MODERN)
+    def rejection(check: str, change: Change, argument: str, expected: str, got: str, code: int) -> Rejected:
+        return Rejected(check, change, argument, expected, got, code, MODERN)
 
     of_outputs = [
-        refusal(f"half of x: {part}", shape(wrong, part), part, "shape [2, 32]", got, TILING)
+        rejection(f"half of x: {part}", shape(wrong, part), part, "shape [2, 32]", got, TILING)
         for wrong, got in (((2, 64), "[2, 64]"), ((32,), "[32]"), ((2, 33), "[2, 33]"))
     ]
-    refusals = (
+    rejected = (
         *every_null(f"present: {listed}", " ".join(names)),
-        Refusal("kernel of the product", {}, "product", "a kernel", "Atlas", NO_KERNEL_FOUND, OLD),
-        refusal("data type: x", dtype(D.DOUBLE, "x"), "x", "ACL_FLOAT", "ACL_DOUBLE", INVALID),
+        Rejected("kernel of the product", {}, "product", "a kernel", "Atlas", NO_KERNEL_FOUND, OLD),
+        rejection("data type: x", dtype(D.DOUBLE, "x"), "x", "ACL_FLOAT", "ACL_DOUBLE", INVALID),
         *(
-            refusal(f"same data type as x: {name}", dtype(other, name), name, "that of x", "ACL_", INVALID)
+            rejection(f"same data type as x: {name}", dtype(other, name), name, "that of x", "ACL_", INVALID)
             for name in names
             if name != "x"
         ),
         *(
-            refusal(
+            rejection(
                 f"format that counts as ND: {listed}",
                 {name: {"format": label}},
                 name,
@@ -128,41 +128,41 @@ def _case(gradient: bool) -> dict[str, Any]:
             )
         ),
         *(
-            refusal(positive, {"limit": wrong}, "limit", "more than 0", repr(wrong), TILING)
+            rejection(positive, {"limit": wrong}, "limit", "more than 0", repr(wrong), TILING)
             for wrong in (0.0, -1.0, 1e-50, math.nan)
         ),
-        refusal("at least 1 dimension: x", shape((), "x"), "x", "1 dimension", "0", code),
+        rejection("at least 1 dimension: x", shape((), "x"), "x", "1 dimension", "0", code),
         *(
-            refusal("dimension of x: dim", {"dim": wrong}, "dim", "from -2 to 1", str(wrong), code)
+            rejection("dimension of x: dim", {"dim": wrong}, "dim", "from -2 to 1", str(wrong), code)
             for wrong in (-3, 2, 2**32)
         ),
-        refusal(f"not empty: x{empty}", shape((2, 0), "x"), "x", "elements", "none", TILING),
-        refusal(even, shape((2, 63), "x"), "x", "even size", "63", TILING),
+        rejection(f"not empty: x{empty}", shape((2, 0), "x"), "x", "elements", "none", TILING),
+        rejection(even, shape((2, 63), "x"), "x", "even size", "63", TILING),
         *(of_outputs if gradient else ()),
-        refusal(one_dim, _groups((2, 2)), "groupIndexOptional", "1 dimension", "2", code),
-        refusal(one_dim, _groups(()), "groupIndexOptional", "1 dimension", "0", code),
-        refusal(integers, _groups(2, D.INT32), "groupIndexOptional", "ACL_INT64", "ACL_INT32", INVALID),
-        refusal(integers, _groups(2, D.FLOAT), "groupIndexOptional", "ACL_INT64", "ACL_FLOAT", INVALID),
+        rejection(one_dim, _groups((2, 2)), "groupIndexOptional", "1 dimension", "2", code),
+        rejection(one_dim, _groups(()), "groupIndexOptional", "1 dimension", "0", code),
+        rejection(integers, _groups(2, D.INT32), "groupIndexOptional", "ACL_INT64", "ACL_INT32", INVALID),
+        rejection(integers, _groups(2, D.FLOAT), "groupIndexOptional", "ACL_INT64", "ACL_FLOAT", INVALID),
     )
     if gradient:
-        refusals += (
-            refusal(f"same shape as x: {output}", shape((2, 32), output), output, "[2, 64]", "[2, 32]", TILING),
+        rejected += (
+            rejection(f"same shape as x: {output}", shape((2, 32), output), output, "[2, 64]", "[2, 32]", TILING),
         )
     else:
-        refusals += (
-            refusal(few, _groups(8193), "groupIndexOptional", "at most 8192", "8193", TILING),
-            Refusal(some, _groups(0), "groupIndexOptional", "at least 1", "0", TILING, ONLY_950),
+        rejected += (
+            rejection(few, _groups(8193), "groupIndexOptional", "at most 8192", "8193", TILING),
+            Rejected(some, _groups(0), "groupIndexOptional", "at least 1", "0", TILING, ONLY_950),
             *of_outputs,
         )
     nine = shapes((*NINE[:-1], 32), -1)
-    refusals += (refusal(f"at most 8 dimensions: x{empty}", nine, "x", "at most 8 dimensions", "9", code),)
+    rejected += (rejection(f"at most 8 dimensions: x{empty}", nine, "x", "at most 8 dimensions", "9", code),)
     return {
         "dtypes": dict.fromkeys(MODERN, FLOATS),
         "unsupported": dict.fromkeys(OLD, (NO_KERNEL_FOUND, "product")),
         "reference": _reference,
         "reshape": reshape,
         "mixed": mixed,
-        "refusals": refusals,
+        "rejected": rejected,
         "together": {
             ("kernel of the product", "data type: x"): dtype(D.DOUBLE, "x"),
             ("at least 1 dimension: x", "dimension of x: dim"): shape((), "x") | {"dim": 5},

@@ -25,7 +25,7 @@ from tests.cases.table import (
     Case,
     Change,
     Example,
-    Refusal,
+    Rejected,
     Shape,
     T,
     dtype,
@@ -47,7 +47,7 @@ _MANY = 2**32
 _fault = tiled(_SUPPORTED, INVALID)
 
 
-def _ranks(x: str) -> tuple[Refusal, ...]:
+def _ranks(x: str) -> tuple[Rejected, ...]:
     """Return changes that exceed the limits of x's and gamma's ranks, and of x's extents."""
     return (
         *(
@@ -66,7 +66,7 @@ def _ranks(x: str) -> tuple[Refusal, ...]:
     )
 
 
-def _unlike(x: str, *names: str) -> tuple[Refusal, ...]:
+def _unlike(x: str, *names: str) -> tuple[Rejected, ...]:
     return tuple(
         _fault(f"same shape as {x}: {name}", shape(got, name), name, "shape [2, 3]", str([*got]))
         for name in names
@@ -74,7 +74,7 @@ def _unlike(x: str, *names: str) -> tuple[Refusal, ...]:
     )
 
 
-def _parameters(x: str, *names: str) -> tuple[Refusal, ...]:
+def _parameters(x: str, *names: str) -> tuple[Rejected, ...]:
     return (
         _fault(f"shape is trailing dimensions of {x}: gamma", shape((4,), "gamma"), "gamma", "shape [3]", "[4]"),
         *(_fault(f"same shape as gamma: {n}", shape((1, 3), n), n, "shape [3]", "[1, 3]") for n in names),
@@ -128,7 +128,7 @@ DEEP_NORM = Case(
     reference=norms.deep,
     reshape=_reshape,
     mixed=_mixed,
-    refusals=(
+    rejected=(
         *generated(" ".join(_NAMES), _SUPPORTED),
         *_ranks("x"),
         *_unlike("x", "gx", "yOut"),
@@ -210,7 +210,7 @@ DEEP_NORM_GRAD = Case(
     reference=norms.deep_gradients,
     reshape=_reshape_gradient,
     mixed=_mixed,
-    refusals=(
+    rejected=(
         *generated(" ".join(_GRADIENT_NAMES), _SUPPORTED),
         *_ranks("dy"),
         *_unlike("dy", "x", "gx", *_GRADIENTS[:2]),

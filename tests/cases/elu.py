@@ -27,7 +27,7 @@ from tests.cases.table import (
     Case,
     Curve,
     Example,
-    Refusal,
+    Rejected,
     T,
     dtype,
     every_null,
@@ -51,18 +51,18 @@ def _scalars(alpha: float, scale: float, input_scale: float) -> dict[str, Any]:
     return {"alpha": scalar(alpha), "scale": scalar(scale), "inputScale": scalar(input_scale)}
 
 
-def _complex(*names: str) -> tuple[Refusal, ...]:
+def _complex(*names: str) -> tuple[Rejected, ...]:
     rows = zip(names, (D.COMPLEX64, D.COMPLEX128, D.COMPLEX64), strict=True)
     check = f"real number: {', '.join(names)}"
-    return tuple(Refusal(check, {name: scalar(1, d)}, name, "a real number", d.c_name) for name, d in rows)
+    return tuple(Rejected(check, {name: scalar(1, d)}, name, "a real number", d.c_name) for name, d in rows)
 
 
-def _rows(x: str, *, wide: bool) -> tuple[Refusal, ...]:
+def _rows(x: str, *, wide: bool) -> tuple[Rejected, ...]:
     """Those of the data type of what is computed."""
-    refused = D.INT32 if wide else D.DOUBLE
+    rejected = D.INT32 if wide else D.DOUBLE
     return (
-        Refusal(f"data type: {x}", dtype(refused, *_alike(x)), x, "data type ACL_FLOAT", refused.c_name),
-        Refusal(f"data type: {x}", dtype(BF16, *_alike(x)), x, "data type ACL_FLOAT", "ACL_BF16", products=OLD),
+        Rejected(f"data type: {x}", dtype(rejected, *_alike(x)), x, "data type ACL_FLOAT", rejected.c_name),
+        Rejected(f"data type: {x}", dtype(BF16, *_alike(x)), x, "data type ACL_FLOAT", "ACL_BF16", products=OLD),
     )
 
 
@@ -98,13 +98,13 @@ ELU = Case(
     dtypes=_DTYPES,
     unsupported=_UNSUPPORTED,
     curves=_VALUES,
-    refusals=(
+    rejected=(
         *every_null("present: self, alpha, scale, inputScale, out", "self alpha scale inputScale out"),
         *_rows("self", wide=True),
         *_complex("scale", "alpha", "inputScale"),
-        Refusal("holds the result: out", dtype(D.INT64, "out"), "out", "ACL_FLOAT", "ACL_INT64", dtypes=(FLOAT,)),
-        Refusal("same shape as self: out", shape((3, 2), "out"), "out", "shape [2, 3]", "[3, 2]"),
-        Refusal("at most 8 dimensions: self", shape(NINE, "self", "out"), "self", "at most 8 dimensions", "9"),
+        Rejected("holds the result: out", dtype(D.INT64, "out"), "out", "ACL_FLOAT", "ACL_INT64", dtypes=(FLOAT,)),
+        Rejected("same shape as self: out", shape((3, 2), "out"), "out", "shape [2, 3]", "[3, 2]"),
+        Rejected("at most 8 dimensions: self", shape(NINE, "self", "out"), "self", "at most 8 dimensions", "9"),
     ),
     mixed=lambda draw, product, arguments: dtype(draw(st.sampled_from(_WIDE)), "out"),
     accepted=(
@@ -129,11 +129,11 @@ INPLACE_ELU = Case(
     dtypes=_DTYPES,
     unsupported=_UNSUPPORTED,
     curves=_VALUES,
-    refusals=(
+    rejected=(
         *every_null("present: selfRef, alpha, scale, inputScale", "selfRef alpha scale inputScale"),
         *_rows("selfRef", wide=True),
         *_complex("scale", "alpha", "inputScale"),
-        Refusal("at most 8 dimensions: selfRef", shape(NINE, "selfRef"), "selfRef", "at most 8 dimensions", "9"),
+        Rejected("at most 8 dimensions: selfRef", shape(NINE, "selfRef"), "selfRef", "at most 8 dimensions", "9"),
     ),
     accepted=in_place_edges(),
     examples=(),
@@ -170,17 +170,17 @@ ELU_BACKWARD = Case(
             probes(SAMPLE_X, "0.334695 0.551819 0.909796 1.168201 1.500000 2.000000 2.000000 2.000000 2.000000"),
         ),
     },
-    refusals=(
+    rejected=(
         *every_null(
             "present: gradOutput, alpha, scale, inputScale, selfOrResult, gradInput",
             "gradOutput alpha scale inputScale selfOrResult gradInput",
         ),
-        Refusal(
+        Rejected(
             "same data type as gradOutput: selfOrResult", dtype(other, "selfOrResult"), "selfOrResult", "type", "ACL_"
         ),
         *_rows("gradOutput", wide=False),
         *_complex("alpha", "scale", "inputScale"),
-        Refusal(
+        Rejected(
             "holds the result: gradInput",
             dtype(D.INT32, "gradInput"),
             "gradInput",
@@ -188,22 +188,22 @@ ELU_BACKWARD = Case(
             "ACL_INT32",
             dtypes=(FLOAT,),
         ),
-        Refusal(
+        Rejected(
             "same shape as gradOutput: selfOrResult",
             shape((1, 3), "selfOrResult"),
             "selfOrResult",
             "shape [2, 3]",
             "[1, 3]",
         ),
-        Refusal("same shape as gradOutput: gradInput", shape((3, 2), "gradInput"), "gradInput", "[2, 3]", "[3, 2]"),
-        Refusal(
+        Rejected("same shape as gradOutput: gradInput", shape((3, 2), "gradInput"), "gradInput", "[2, 3]", "[3, 2]"),
+        Rejected(
             "at most 8 dimensions: gradOutput",
             shape(NINE, "gradOutput", "selfOrResult", "gradInput"),
             "gradOutput",
             "at most 8 dimensions",
             "9",
         ),
-        Refusal(
+        Rejected(
             _NOT_NEGATIVE, {"alpha": scalar(-1, D.INT8), "isResult": True}, "alpha", "a number of 0 or more", "-1.0"
         ),
     ),

@@ -27,7 +27,7 @@ from tests.cases.table import (
     Case,
     Curve,
     Example,
-    Refusal,
+    Rejected,
     T,
     dtype,
     every_null,
@@ -56,9 +56,9 @@ FAST_GELU_BACKWARD = Case(
             probes(SAMPLE_X, "-0.024548 -0.073815 -0.067780 0.120778 0.500000 0.879222 1.067780 1.073815 1.024548"),
         )
     },
-    refusals=(
+    rejected=(
         *every_null("present: gradOutput, self, gradInput", "gradOutput self gradInput"),
-        Refusal(
+        Rejected(
             "same data type as gradOutput: self",
             dtype(other, "self"),
             "self",
@@ -66,7 +66,7 @@ FAST_GELU_BACKWARD = Case(
             "ACL_FLOAT",
             products=MODERN,
         ),
-        Refusal(
+        Rejected(
             "same data type as gradOutput: gradInput",
             dtype(other, "gradInput"),
             "gradInput",
@@ -74,17 +74,17 @@ FAST_GELU_BACKWARD = Case(
             "ACL_FLOAT",
             products=MODERN,
         ),
-        Refusal(
+        Rejected(
             "data type: gradInput",
             dtype(D.INT32, "gradOutput", "self", "gradInput"),
             "gradInput",
             "data type",
             "ACL_INT32",
         ),
-        Refusal(
+        Rejected(
             "same shape as gradOutput: self", shape((3, 2), "self"), "self", "shape [2, 3]", "[3, 2]", products=MODERN
         ),
-        Refusal(
+        Rejected(
             "same shape as gradOutput: gradInput",
             shape((2, 4), "gradInput"),
             "gradInput",
@@ -92,7 +92,7 @@ FAST_GELU_BACKWARD = Case(
             "[2, 4]",
             products=MODERN,
         ),
-        Refusal(
+        Rejected(
             "at most 8 dimensions: self",
             shape(NINE, "gradOutput", "self", "gradInput"),
             "self",
@@ -100,7 +100,7 @@ FAST_GELU_BACKWARD = Case(
             "9",
             products=MODERN,
         ),
-        Refusal(
+        Rejected(
             "same format as self: gradInput",
             {"gradInput": {"format": Format.FORMAT_NCHW}},
             "gradInput",
@@ -108,7 +108,7 @@ FAST_GELU_BACKWARD = Case(
             "ACL_FORMAT_NCHW",
             products=MODERN,
         ),
-        Refusal(
+        Rejected(
             "same format as self: gradOutput",
             {"gradOutput": {"format": Format.FORMAT_FRACTAL_NZ}},
             "gradOutput",
@@ -161,9 +161,9 @@ FAST_GELU = Case(
             probes(SAMPLE_X, "-0.018071 -0.064341 -0.154204 -0.149612 0.000000 0.350388 0.845796 1.935659 2.981929"),
         )
     },
-    refusals=tuple(
-        refusal if refusal.check.startswith(("present", "data type")) else replace(refusal, products=MODERN)
-        for refusal in forward_rows("null", "dtype of x", "list on the newer", "shape", "rank", "format")
+    rejected=tuple(
+        rejection if rejection.check.startswith(("present", "data type")) else replace(rejection, products=MODERN)
+        for rejection in forward_rows("null", "dtype of x", "list on the newer", "shape", "rank", "format")
     ),
     together={
         ("same data type as out: self", "data type: self"): dtype(D.INT8, "self"),

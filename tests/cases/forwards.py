@@ -18,7 +18,7 @@ from tests.cases.table import (
     ONLY_950,
     Accepted,
     Arguments,
-    Refusal,
+    Rejected,
     T,
     dtype,
     every_null,
@@ -31,10 +31,10 @@ def forward_call(x: str, out: str, **attributes: Any) -> Callable[[D], Arguments
     return lambda d: {x: T(d, GRID), **attributes, out: T(d, GRID)}
 
 
-def forward_rows(*rows: str, x: str = "self", out: str = "out") -> tuple[Refusal, ...]:
+def forward_rows(*rows: str, x: str = "self", out: str = "out") -> tuple[Rejected, ...]:
     """Return the failing calls of a forward function of one tensor, by kind, in the given order."""
     private = tuple(
-        Refusal(
+        Rejected(
             f"no private format: {x}, {out}",
             {name: {"format": got}},
             name,
@@ -43,32 +43,32 @@ def forward_rows(*rows: str, x: str = "self", out: str = "out") -> tuple[Refusal
         )
         for name, got in ((x, Format.FORMAT_NC1HWC0), (out, Format.FORMAT_FRACTAL_Z))
     )
-    every: dict[str, tuple[Refusal, ...]] = {
+    every: dict[str, tuple[Rejected, ...]] = {
         "null": every_null(f"present: {x}, {out}", f"{x} {out}"),
         "list": (
-            Refusal(f"data type: {x}", dtype(D.DOUBLE, x, out), x, "data type ACL_FLOAT", "ACL_DOUBLE"),
-            Refusal(f"data type: {x}", dtype(BF16, x, out), x, "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD),
+            Rejected(f"data type: {x}", dtype(D.DOUBLE, x, out), x, "data type ACL_FLOAT", "ACL_DOUBLE"),
+            Rejected(f"data type: {x}", dtype(BF16, x, out), x, "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD),
         ),
         "lists": (
-            Refusal(f"data type: {x}, {out}", dtype(D.DOUBLE, x), x, "data type ACL_FLOAT", "ACL_DOUBLE"),
-            Refusal(f"data type: {x}, {out}", dtype(D.INT32, out), out, "data type ACL_FLOAT", "ACL_INT32"),
+            Rejected(f"data type: {x}, {out}", dtype(D.DOUBLE, x), x, "data type ACL_FLOAT", "ACL_DOUBLE"),
+            Rejected(f"data type: {x}, {out}", dtype(D.INT32, out), out, "data type ACL_FLOAT", "ACL_INT32"),
         ),
-        "dtype": (Refusal(f"same data type as {x}: {out}", dtype(other, out), out, f"that of {x}", "ACL_FLOAT"),),
+        "dtype": (Rejected(f"same data type as {x}: {out}", dtype(other, out), out, f"that of {x}", "ACL_FLOAT"),),
         "dtype of x": (
-            Refusal(f"same data type as {out}: {x}", dtype(other, out), x, f"that of {out}", "ACL_", products=MODERN),
+            Rejected(f"same data type as {out}: {x}", dtype(other, out), x, f"that of {out}", "ACL_", products=MODERN),
         ),
-        "list on the newer": (Refusal(f"data type: {x}", dtype(D.INT8, x, out), x, "data type", "ACL_INT8"),),
+        "list on the newer": (Rejected(f"data type: {x}", dtype(D.INT8, x, out), x, "data type", "ACL_INT8"),),
         "bfloat16": (
-            Refusal(f"data type: {x}", dtype(BF16, x, out), x, "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD),
+            Rejected(f"data type: {x}", dtype(BF16, x, out), x, "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD),
         ),
         "private": private,
         "private on the 950": tuple(
-            replace(refusal, check=refusal.check + ON_950, products=ONLY_950) for refusal in private
+            replace(rejection, check=rejection.check + ON_950, products=ONLY_950) for rejection in private
         ),
-        "rank": (Refusal(f"at most 8 dimensions: {x}", shape(NINE, x, out), x, "at most 8 dimensions", "9"),),
-        "shape": (Refusal(f"same shape as {x}: {out}", shape((3, 2), out), out, "shape [2, 3]", "[3, 2]"),),
+        "rank": (Rejected(f"at most 8 dimensions: {x}", shape(NINE, x, out), x, "at most 8 dimensions", "9"),),
+        "shape": (Rejected(f"same shape as {x}: {out}", shape((3, 2), out), out, "shape [2, 3]", "[3, 2]"),),
         "format": (
-            Refusal(
+            Rejected(
                 f"same format as {x}: {out}",
                 {out: {"format": Format.FORMAT_NCHW}},
                 out,
@@ -77,7 +77,7 @@ def forward_rows(*rows: str, x: str = "self", out: str = "out") -> tuple[Refusal
             ),
         ),
     }
-    return tuple(refusal for row in rows for refusal in every[row])
+    return tuple(rejection for row in rows for rejection in every[row])
 
 
 def forward_edges(x: str = "self", out: str = "out", most: int = 9) -> tuple[Accepted, ...]:

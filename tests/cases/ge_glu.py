@@ -29,7 +29,7 @@ from tests.cases.table import (
     Case,
     Change,
     Example,
-    Refusal,
+    Rejected,
     T,
     dtype,
     every_null,
@@ -87,23 +87,23 @@ GE_GLU = Case(
     reference=_reference,
     reshape=gated_case(_forward, "out")["reshape"],
     mixed=_mode,
-    refusals=(
+    rejected=(
         *every_null("present: self, out, outGelu", "self out outGelu"),
-        Refusal(_LISTED, dtype(D.INT32, "self"), "self", "data type ACL_FLOAT", "ACL_INT32"),
-        Refusal(_LISTED, dtype(BF16, "self", "out", "outGelu"), "self", "ACL_FLOAT", "ACL_BF16", products=OLD),
-        Refusal(_LISTED, dtype(D.INT32, "out"), "out", "data type ACL_FLOAT", "ACL_INT32"),
-        Refusal(_LISTED, dtype(D.INT32, "outGelu"), "outGelu", "data type ACL_FLOAT", "ACL_INT32"),
+        Rejected(_LISTED, dtype(D.INT32, "self"), "self", "data type ACL_FLOAT", "ACL_INT32"),
+        Rejected(_LISTED, dtype(BF16, "self", "out", "outGelu"), "self", "ACL_FLOAT", "ACL_BF16", products=OLD),
+        Rejected(_LISTED, dtype(D.INT32, "out"), "out", "data type ACL_FLOAT", "ACL_INT32"),
+        Rejected(_LISTED, dtype(D.INT32, "outGelu"), "outGelu", "data type ACL_FLOAT", "ACL_INT32"),
         *(
-            Refusal(f"same data type as self: {name}{_SPARED}", dtype(other, name), name, "that of self", "ACL_")
+            Rejected(f"same data type as self: {name}{_SPARED}", dtype(other, name), name, "that of self", "ACL_")
             for name in ("out", "outGelu")
         ),
         *(
-            Refusal(_RANKS, shape(NINE, name), name, "at most 8 dimensions", "9")
+            Rejected(_RANKS, shape(NINE, name), name, "at most 8 dimensions", "9")
             for name in ("self", "out", "outGelu")
         ),
         *gated_rows("self", "out", "outGelu"),
         *(
-            Refusal("allowed value: approximate", {"approximate": mode}, "approximate", "0 or 1", str(mode))
+            Rejected("allowed value: approximate", {"approximate": mode}, "approximate", "0 or 1", str(mode))
             for mode in (10, -1)
         ),
     ),
@@ -128,9 +128,9 @@ GE_GLU = Case(
 _FOUR = ("gradOutput", "self", "gelu", "gradInput")
 
 
-def _dtypes_of_gradients() -> tuple[Refusal, ...]:
+def _dtypes_of_gradients() -> tuple[Rejected, ...]:
     return tuple(
-        Refusal(f"same data type as gradOutput: {name}", dtype(other, name), name, "that of gradOutput", "ACL_")
+        Rejected(f"same data type as gradOutput: {name}", dtype(other, name), name, "that of gradOutput", "ACL_")
         for name in _FOUR[1:]
     )
 
@@ -147,24 +147,24 @@ GE_GLU_BACKWARD = Case(
     reference=_reference,
     reshape=gated_case(_gradient, "gradOutput")["reshape"],
     mixed=_mode,
-    refusals=(
+    rejected=(
         *every_null(f"present: {', '.join(_FOUR)}", " ".join(_FOUR)),
-        Refusal("data type: gradOutput", dtype(D.INT32, *_FOUR), "gradOutput", "data type ACL_FLOAT", "ACL_INT32"),
-        Refusal("data type: gradOutput", dtype(BF16, *_FOUR), "gradOutput", "ACL_FLOAT", "ACL_BF16", products=OLD),
+        Rejected("data type: gradOutput", dtype(D.INT32, *_FOUR), "gradOutput", "data type ACL_FLOAT", "ACL_INT32"),
+        Rejected("data type: gradOutput", dtype(BF16, *_FOUR), "gradOutput", "ACL_FLOAT", "ACL_BF16", products=OLD),
         *_dtypes_of_gradients(),
-        Refusal("same shape as gradOutput: gelu", shape((3,), "gelu"), "gelu", "[2, 3]", "[3]"),
-        Refusal("same shape as self: gradInput", shape((5,), "gradInput"), "gradInput", "[2, 6]", "[5]"),
-        Refusal("at most 8 dimensions: self", shape(NINE, "self", "gradInput"), "self", "at most 8", "9"),
+        Rejected("same shape as gradOutput: gelu", shape((3,), "gelu"), "gelu", "[2, 3]", "[3]"),
+        Rejected("same shape as self: gradInput", shape((5,), "gradInput"), "gradInput", "[2, 6]", "[5]"),
+        Rejected("at most 8 dimensions: self", shape(NINE, "self", "gradInput"), "self", "at most 8", "9"),
         *(
-            replace(refusal, change=shape((2, 5), "self", "gradInput"))
-            if refusal.check.startswith("even")
-            else replace(refusal, change=shape(refusal.change["gradOutput"]["shape"], "gradOutput", "gelu"))
-            if refusal.check.startswith("half")
-            else refusal
-            for refusal in gated_rows("self", "gradOutput")
+            replace(rejection, change=shape((2, 5), "self", "gradInput"))
+            if rejection.check.startswith("even")
+            else replace(rejection, change=shape(rejection.change["gradOutput"]["shape"], "gradOutput", "gelu"))
+            if rejection.check.startswith("half")
+            else rejection
+            for rejection in gated_rows("self", "gradOutput")
         ),
-        Refusal("allowed value: approximate", {"approximate": 2}, "approximate", "0 or 1", "2"),
-        Refusal(
+        Rejected("allowed value: approximate", {"approximate": 2}, "approximate", "0 or 1", "2"),
+        Rejected(
             "tanh: approximate (on Atlas inference)", {"approximate": 0}, "approximate", "1", "0", products=_INFERENCE
         ),
     ),

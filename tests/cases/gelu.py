@@ -33,7 +33,7 @@ from tests.cases.table import (
     Change,
     Curve,
     Example,
-    Refusal,
+    Rejected,
     T,
     dtype,
     every_null,
@@ -89,23 +89,23 @@ GELU_BACKWARD_V2 = Case(
             probes(SAMPLE_X, "-0.011584 -0.086099 -0.082964 0.132630 0.500000 0.867370 1.082964 1.086099 1.011584"),
         ),
     },
-    refusals=(
+    rejected=(
         *every_null(
             "present: gradOutput, self, gradInput, approximate",
             "gradOutput self gradInput approximate",
         ),
-        Refusal(
+        Rejected(
             "promotable: gradOutput, self", dtype(D.UINT16, "self"), "self", "data type that promotes", "ACL_UINT16"
         ),
-        Refusal(
+        Rejected(
             "promotable: gradOutput, self",
             dtype(D.DT_UNDEFINED, "gradOutput", "self", "gradInput"),
             "self",
             "data type that promotes",
             "ACL_DT_UNDEFINED",
         ),
-        Refusal("data type: gradOutput, self", dtype(D.DOUBLE, "gradOutput"), "gradOutput", "data type", "ACL_DOUBLE"),
-        Refusal(
+        Rejected("data type: gradOutput, self", dtype(D.DOUBLE, "gradOutput"), "gradOutput", "data type", "ACL_DOUBLE"),
+        Rejected(
             "data type: gradOutput, self",
             dtype(BF16, "gradOutput", "self", "gradInput"),
             "gradOutput",
@@ -113,8 +113,8 @@ GELU_BACKWARD_V2 = Case(
             "ACL_BF16",
             products=OLD,
         ),
-        Refusal("data type: gradOutput, self", dtype(D.INT32, "self"), "self", "data type", "ACL_INT32"),
-        Refusal(
+        Rejected("data type: gradOutput, self", dtype(D.INT32, "self"), "self", "data type", "ACL_INT32"),
+        Rejected(
             "data type: gradOutput, self",
             dtype(BF16, "self") | dtype(FLOAT16, "gradOutput") | dtype(FLOAT, "gradInput"),
             "self",
@@ -122,8 +122,8 @@ GELU_BACKWARD_V2 = Case(
             "ACL_BF16",
             products=OLD,
         ),
-        Refusal("promoted data type: gradInput", dtype(other, "gradInput"), "gradInput", "data type", "ACL_FLOAT"),
-        Refusal(
+        Rejected("promoted data type: gradInput", dtype(other, "gradInput"), "gradInput", "data type", "ACL_FLOAT"),
+        Rejected(
             "promoted data type: gradInput",
             dtype(FLOAT, "self"),
             "gradInput",
@@ -131,31 +131,31 @@ GELU_BACKWARD_V2 = Case(
             "16",
             dtypes=(FLOAT16, BF16),
         ),
-        Refusal(
+        Rejected(
             "broadcasts with self: gradOutput",
             shape((4, 3), "gradOutput"),
             "gradOutput",
             "broadcasts with [2, 3]",
             "[4, 3]",
         ),
-        Refusal(
+        Rejected(
             "broadcasts with self: gradOutput",
             shape((0,), "gradOutput"),
             "gradOutput",
             "broadcasts with [2, 3]",
             "[0]",
         ),
-        Refusal(
+        Rejected(
             "broadcast shape of gradOutput and self: gradInput",
             shape((1, 2, 3), "gradInput"),
             "gradInput",
             "shape [2, 3]",
             "[1, 2, 3]",
         ),
-        Refusal("allowed value: approximate", {"approximate": "Tanh"}, "approximate", "'none' or 'tanh'", "'Tanh'"),
-        Refusal("allowed value: approximate", {"approximate": ""}, "approximate", "'none' or 'tanh'", "''"),
-        Refusal("allowed value: approximate", {"approximate": "none "}, "approximate", "'none' or 'tanh'", "'none '"),
-        Refusal(
+        Rejected("allowed value: approximate", {"approximate": "Tanh"}, "approximate", "'none' or 'tanh'", "'Tanh'"),
+        Rejected("allowed value: approximate", {"approximate": ""}, "approximate", "'none' or 'tanh'", "''"),
+        Rejected("allowed value: approximate", {"approximate": "none "}, "approximate", "'none' or 'tanh'", "'none '"),
+        Rejected(
             "allowed value: approximate",
             {"approximate": "test"} | shape((0, 3), "gradOutput", "self", "gradInput"),
             "approximate",
@@ -244,26 +244,26 @@ GELU_BACKWARD = Case(
     dtypes=GELU_BACKWARD_V2.dtypes,
     unsupported=GELU_BACKWARD_V2.unsupported,
     curves={"gelu_tanh": GELU_BACKWARD_V2.curves["gelu_tanh"]._replace(attributes={})},
-    refusals=(
+    rejected=(
         *every_null("present: gradOutput, self, gradInput", "gradOutput self gradInput"),
-        Refusal(
+        Rejected(
             "promotable: gradOutput, self", dtype(D.UINT16, "self"), "self", "data type that promotes", "ACL_UINT16"
         ),
-        Refusal(
+        Rejected(
             "promoted floating data type: self",
             dtype(D.DOUBLE, "gradOutput"),
             "self",
             "ACL_DOUBLE (that of gradOutput) to ACL_FLOAT",
             "ACL_",
         ),
-        Refusal(
+        Rejected(
             "promoted floating data type: self",
             dtype(D.INT32, "gradOutput", "self"),
             "self",
             "promotes with ACL_INT32",
             "ACL_INT32",
         ),
-        Refusal(
+        Rejected(
             "promoted floating data type: self",
             dtype(BF16, "self"),
             "self",
@@ -271,16 +271,16 @@ GELU_BACKWARD = Case(
             "ACL_BF16",
             products=OLD,
         ),
-        Refusal("data type: gradInput", dtype(D.DOUBLE, "gradInput"), "gradInput", "data type", "ACL_DOUBLE"),
-        Refusal(
+        Rejected("data type: gradInput", dtype(D.DOUBLE, "gradInput"), "gradInput", "data type", "ACL_DOUBLE"),
+        Rejected(
             "at most 8 dimensions: gradOutput, self",
             shape(NINE, "gradOutput", "gradInput"),
             "gradOutput",
             "at most 8 dimensions",
             "9",
         ),
-        Refusal("at most 8 dimensions: gradOutput, self", shape(NINE, "self", "gradInput"), "self", "at most 8", "9"),
-        *(refusal for refusal in GELU_BACKWARD_V2.refusals if refusal.check.startswith("broadcast")),
+        Rejected("at most 8 dimensions: gradOutput, self", shape(NINE, "self", "gradInput"), "self", "at most 8", "9"),
+        *(rejection for rejection in GELU_BACKWARD_V2.rejected if rejection.check.startswith("broadcast")),
     ),
     never_together=GELU_BACKWARD_V2.never_together,
     accepted=(
@@ -319,7 +319,7 @@ GELU = Case(
     dtypes=_GELU_DTYPES,
     unsupported=dict.fromkeys(OLDEST, (NO_KERNEL, "product")),
     curves={"gelu_tanh": Curve(gelu_tanh, {}, (0.0,), (NAN, INFINITE), _GELU_TANH_PROBES)},
-    refusals=forward_rows("null", "list", "dtype", "private", "rank", "shape"),
+    rejected=forward_rows("null", "list", "dtype", "private", "rank", "shape"),
     together={
         ("data type: self", "same data type as self: out"): dtype(D.DOUBLE, "self"),
         ("at most 8 dimensions: self", "same shape as self: out"): shape(NINE, "self"),
@@ -346,7 +346,7 @@ GELU_V2 = Case(
         "gelu_v2_other": Curve(gelu_erf, {"approximate": 7}, (), (NAN, INFINITE), {}),
         "gelu_v2_tanh": Curve(gelu_tanh, {"approximate": 1}, (0.0,), (NAN, INFINITE), _GELU_TANH_PROBES),
     },
-    refusals=forward_rows("null", "dtype", "list", "shape", x="x", out="y"),
+    rejected=forward_rows("null", "dtype", "list", "shape", x="x", out="y"),
     together={("same data type as x: y", "data type: x"): dtype(D.DOUBLE, "x")},
     accepted=(*forward_edges("x", "y"), Accepted("tanh", {"approximate": 1})),
     examples=(),

@@ -66,7 +66,7 @@ GEMMA_RMS_NORM = Case(
     reference=norms.gemma,
     reshape=_reshape,
     mixed=_mixed,
-    refusals=(
+    rejected=(
         *generated(" ".join(_NAMES), MODERN, {"gamma": {MODERN: (FLOAT, BF16)}}),
         *(
             _tiling("1 to 8 dimensions: x, gamma", shape(got, name), name, "1 to 8 dimensions", str(len(got)))

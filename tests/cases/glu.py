@@ -28,7 +28,7 @@ from tests.cases.table import (
     Case,
     Change,
     Example,
-    Refusal,
+    Rejected,
     Shape,
     T,
     dtype,
@@ -80,16 +80,16 @@ def gated_edges(shapes: Any) -> tuple[Accepted, ...]:
     )
 
 
-def gated_rows(whole: str, *parts: str, wrong: Shape = (2, 4)) -> tuple[Refusal, ...]:
+def gated_rows(whole: str, *parts: str, wrong: Shape = (2, 4)) -> tuple[Rejected, ...]:
     """Return calls that fail by dim, an odd extent and wrong halves, for a whole of shape (2, 6)."""
     return (
         *(
-            Refusal(f"dimension of {whole}: dim", {"dim": dim}, "dim", "from -2 to 1", str(dim))
+            Rejected(f"dimension of {whole}: dim", {"dim": dim}, "dim", "from -2 to 1", str(dim))
             for dim in (-3, 2, 2**32)
         ),
-        Refusal(f"even size along dim: {whole}", shape((2, 5), whole), whole, "even size", "5"),
+        Rejected(f"even size along dim: {whole}", shape((2, 5), whole), whole, "even size", "5"),
         *(
-            Refusal(f"half of {whole}: {part}", shape(shape_, part), part, "shape [2, 3]", str(list(shape_)))
+            Rejected(f"half of {whole}: {part}", shape(shape_, part), part, "shape [2, 3]", str(list(shape_)))
             for part in parts
             for shape_ in (wrong, (6,), (1, 2, 3))
         ),
@@ -111,13 +111,13 @@ _WIDE = (*FLOATS, D.DOUBLE)
 _DTYPES = dict.fromkeys(MODERN, _WIDE) | dict.fromkeys(OLD[1:], (FLOAT, FLOAT16, D.DOUBLE))
 _UNSUPPORTED = dict.fromkeys(OLDEST, (NO_KERNEL, "product"))
 _forward, _gradient = gated_shapes("self", "out"), gated_shapes("self out", "gradOut")
-_ONE = Refusal("at least 1 dimension: self", shape((), "self"), "self", "at least 1 dimension", "0")
+_ONE = Rejected("at least 1 dimension: self", shape((), "self"), "self", "at least 1 dimension", "0")
 
 
-def _listed(*names: str, check: str) -> tuple[Refusal, ...]:
+def _listed(*names: str, check: str) -> tuple[Rejected, ...]:
     return (
-        Refusal(check, dtype(D.INT64, *names), "self", "data type ACL_FLOAT", "ACL_INT64"),
-        Refusal(check, dtype(BF16, *names), "self", "data type ACL_FLOAT", "ACL_BF16", products=OLD),
+        Rejected(check, dtype(D.INT64, *names), "self", "data type ACL_FLOAT", "ACL_INT64"),
+        Rejected(check, dtype(BF16, *names), "self", "data type ACL_FLOAT", "ACL_BF16", products=OLD),
     )
 
 
@@ -134,12 +134,12 @@ GLU = Case(
         if draw(st.booleans())
         else gated_case(_forward, "out")["mixed"](draw, product, arguments)
     ),
-    refusals=(
+    rejected=(
         *every_null("present: self, out", "self out"),
         *_listed("self", "out", check="data type: self, out"),
-        Refusal("data type: self, out", dtype(D.INT64, "out"), "out", "data type ACL_FLOAT", "ACL_INT64"),
+        Rejected("data type: self, out", dtype(D.INT64, "out"), "out", "data type ACL_FLOAT", "ACL_INT64"),
         *(
-            Refusal("at most 8 dimensions: self, out", shape(NINE, name), name, "at most 8 dimensions", "9")
+            Rejected("at most 8 dimensions: self, out", shape(NINE, name), name, "at most 8 dimensions", "9")
             for name in ("self", "out")
         ),
         _ONE,
@@ -168,20 +168,20 @@ GLU_BACKWARD = Case(
     unsupported=_UNSUPPORTED,
     reference=_reference,
     **gated_case(_gradient, "gradOut"),
-    refusals=(
+    rejected=(
         *every_null("present: self, gradOut, out", "self gradOut out"),
         *_listed("self", "gradOut", "out", check="data type: self"),
         *(
-            Refusal(f"same data type as self: {name}", dtype(other, name), name, "that of self", "ACL_")
+            Rejected(f"same data type as self: {name}", dtype(other, name), name, "that of self", "ACL_")
             for name in ("gradOut", "out")
         ),
         *(
-            Refusal("at most 8 dimensions: self, out, gradOut", shape(NINE, name), name, "at most 8 dimensions", "9")
+            Rejected("at most 8 dimensions: self, out, gradOut", shape(NINE, name), name, "at most 8 dimensions", "9")
             for name in ("self", "out", "gradOut")
         ),
         _ONE,
         *gated_rows("self", "gradOut"),
-        Refusal("same shape as self: out", shape((2, 4), "out"), "out", "[2, 6]", "[2, 4]"),
+        Rejected("same shape as self: out", shape((2, 4), "out"), "out", "[2, 6]", "[2, 4]"),
     ),
     together={("data type: self", "same data type as self: gradOut"): dtype(D.INT64, "self")},
     accepted=gated_edges(_gradient),

@@ -27,7 +27,7 @@ from tests.cases.table import (
     Case,
     Change,
     Example,
-    Refusal,
+    Rejected,
     Shape,
     T,
     differs,
@@ -92,27 +92,27 @@ GROUP_NORM = Case(
     reference=norms.group_forward,
     reshape=_reshape,
     mixed=lambda draw, product, arguments: _absent("gamma", "beta"),
-    refusals=(
+    rejected=(
         *every_null("present: self, out, meanOut, rstdOut", "self out meanOut rstdOut"),
         *not_floating("self"),
         *differs("self", "gamma", "beta", "out", "meanOut", "rstdOut"),
-        Refusal("1 or more: group", {"group": 0}, "group", "1 or more", "0"),
-        Refusal("1 or more: group", {"group": -2}, "group", "1 or more", "-2"),
-        Refusal("divides C: group", {"group": 3}, "group", "a divisor of 4", "3"),
-        Refusal("above 0: eps", {"eps": 0.0}, "eps", "above 0", "0.0"),
-        Refusal("above 0: eps", {"eps": NAN}, "eps", "above 0", "nan"),
+        Rejected("1 or more: group", {"group": 0}, "group", "1 or more", "0"),
+        Rejected("1 or more: group", {"group": -2}, "group", "1 or more", "-2"),
+        Rejected("divides C: group", {"group": 3}, "group", "a divisor of 4", "3"),
+        Rejected("above 0: eps", {"eps": 0.0}, "eps", "above 0", "0.0"),
+        Rejected("above 0: eps", {"eps": NAN}, "eps", "above 0", "nan"),
         *(
-            Refusal("2 to 8 dimensions: self", shape(got, "self"), "self", "2 to 8 dimensions", str(len(got)))
+            Rejected("2 to 8 dimensions: self", shape(got, "self"), "self", "2 to 8 dimensions", str(len(got)))
             for got in ((4,), (), NINE)
         ),
-        Refusal("same shape as self: out", shape((2, 3, 4), "out"), "out", "shape [2, 4, 3]", "[2, 3, 4]"),
+        Rejected("same shape as self: out", shape((2, 3, 4), "out"), "out", "shape [2, 4, 3]", "[2, 3, 4]"),
         *misshapen("[N, group]", (2, 1), "meanOut", "rstdOut"),
-        Refusal("extents of self: N, C, HxW", {"N": 3} | shape((3, 2), "meanOut", "rstdOut"), "N", "2", "3"),
-        Refusal("extents of self: N, C, HxW", {"C": 2}, "C", "4", "2"),
-        Refusal("extents of self: N, C, HxW", {"HxW": 2}, "HxW", "3", "2"),
+        Rejected("extents of self: N, C, HxW", {"N": 3} | shape((3, 2), "meanOut", "rstdOut"), "N", "2", "3"),
+        Rejected("extents of self: N, C, HxW", {"C": 2}, "C", "4", "2"),
+        Rejected("extents of self: N, C, HxW", {"HxW": 2}, "HxW", "3", "2"),
         *misshapen("[C]", (4, 1), "gamma", "beta"),
-        Refusal("same format as self: out", {"out": {"format": Format.FORMAT_NCL}}, "out", "that of self", "_NCL"),
-        Refusal(
+        Rejected("same format as self: out", {"out": {"format": Format.FORMAT_NCL}}, "out", "that of self", "_NCL"),
+        Rejected(
             "no private format: self",
             {name: {"format": Format.FORMAT_NC1HWC0} for name in ("self", "out")},
             "self",
@@ -120,7 +120,7 @@ GROUP_NORM = Case(
             "NC1HWC0",
         ),
         *(
-            Refusal(
+            Rejected(
                 "format with channels second: self",
                 {name: {"format": got} for name in ("self", "out")},
                 "self",
@@ -238,18 +238,18 @@ GROUP_NORM_BACKWARD = Case(
     reference=norms.group_backward,
     reshape=_reshape_gradient,
     mixed=_gradient_mixed,
-    refusals=(
+    rejected=(
         *every_null(f"present: {', '.join(_PRESENT.split())}", _PRESENT),
-        Refusal("three mask values", {"outputMask": (True, True)}, "outputMask", "3 values", "2"),
-        Refusal("three mask values", {"outputMask": ()}, "outputMask", "3 values", "0"),
+        Rejected("three mask values", {"outputMask": (True, True)}, "outputMask", "3 values", "2"),
+        Rejected("three mask values", {"outputMask": ()}, "outputMask", "3 values", "0"),
         *(
-            Refusal("wanted outputs present", {name: None}, name, "mask value is true", "null", NULL)
+            Rejected("wanted outputs present", {name: None}, name, "mask value is true", "null", NULL)
             for name in _OUTPUTS
         ),
         *not_floating("gradOut"),
         *differs("gradOut", "input"),
-        Refusal("data type of gradOut: mean", dtype(FLOAT16, "mean"), "mean", "ACL_FLOAT", "16", dtypes=(FLOAT,)),
-        Refusal(
+        Rejected("data type of gradOut: mean", dtype(FLOAT16, "mean"), "mean", "ACL_FLOAT", "16", dtypes=(FLOAT,)),
+        Rejected(
             "data type of gradOut: mean",
             dtype(FLOAT, "mean"),
             "mean",
@@ -261,10 +261,10 @@ GROUP_NORM_BACKWARD = Case(
         *differs("mean", "rstd", "gamma"),
         *differs("gradOut", "gradInput", where=_WANTED),
         *differs("mean", *_OUTPUTS[1:], where=_WANTED),
-        *(Refusal("0 or more: N, C, HxW", {name: -1}, name, "0 or more", "-1") for name in ("N", "C", "HxW")),
-        Refusal("1 or more: group", {"group": 0}, "group", "1 or more", "0"),
-        Refusal("divides C: group", {"group": 3}, "group", "a divisor of 4", "3"),
-        Refusal(
+        *(Rejected("0 or more: N, C, HxW", {name: -1}, name, "0 or more", "-1") for name in ("N", "C", "HxW")),
+        Rejected("1 or more: group", {"group": 0}, "group", "1 or more", "0"),
+        Rejected("divides C: group", {"group": 3}, "group", "a divisor of 4", "3"),
+        Rejected(
             "few channels: C (on Atlas A3 or Atlas A2)",
             {"C": 16002},
             "C",
@@ -272,7 +272,7 @@ GROUP_NORM_BACKWARD = Case(
             "8001",
             products=A2_CLASS,
         ),
-        Refusal(
+        Rejected(
             "few channels: C (on Atlas A3 or Atlas A2)",
             {"C": 240100, "group": 100},
             "C",
@@ -280,17 +280,17 @@ GROUP_NORM_BACKWARD = Case(
             "240100",
             products=A2_CLASS,
         ),
-        Refusal("at most 8 dimensions: gradOut", shape(NINE, "gradOut"), "gradOut", "at most 8 dimensions", "9"),
+        Rejected("at most 8 dimensions: gradOut", shape(NINE, "gradOut"), "gradOut", "at most 8 dimensions", "9"),
         *(
-            Refusal("as many elements as N·C·HxW: gradOut, input", shape((2, 4, 2), name), name, "24 elements", "16")
+            Rejected("as many elements as N·C·HxW: gradOut, input", shape((2, 4, 2), name), name, "24 elements", "16")
             for name in ("gradOut", "input")
         ),
         *(
-            Refusal("as many elements as N·group: mean, rstd", shape((2, 1), name), name, "4 elements", "2")
+            Rejected("as many elements as N·group: mean, rstd", shape((2, 1), name), name, "4 elements", "2")
             for name in ("mean", "rstd")
         ),
-        Refusal("as many elements as C: gamma", shape((3,), "gamma"), "gamma", "4 elements", "3"),
-        Refusal(
+        Rejected("as many elements as C: gamma", shape((3,), "gamma"), "gamma", "4 elements", "3"),
+        Rejected(
             f"same shape as input: gradInput{_WANTED}",
             shape((24,), "gradInput"),
             "gradInput",

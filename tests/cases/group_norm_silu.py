@@ -28,7 +28,7 @@ from tests.cases.table import (
     Case,
     Change,
     Example,
-    Refusal,
+    Rejected,
     Shape,
     T,
     differs,
@@ -93,29 +93,29 @@ GROUP_NORM_SILU = Case(
     reference=norms.group_silu,
     reshape=_reshape,
     mixed=_mixed,
-    refusals=(
+    rejected=(
         *every_null("present: self, out, meanOut, rstdOut", "self out meanOut rstdOut"),
         *not_floating("self", "gamma", "beta"),
-        Refusal("one data type: gamma, beta", dtype(other, "beta"), "beta", "that of gamma", "ACL_FLOAT"),
-        Refusal(_KIND, dtype(FLOAT16, "gamma", "beta"), "gamma", "data type ACL_", "16", dtypes=(FLOAT, BF16)),
-        Refusal(_KIND, dtype(FLOAT16, "beta") | {"gamma": None}, "beta", "data type ACL_", "16", dtypes=(FLOAT, BF16)),
+        Rejected("one data type: gamma, beta", dtype(other, "beta"), "beta", "that of gamma", "ACL_FLOAT"),
+        Rejected(_KIND, dtype(FLOAT16, "gamma", "beta"), "gamma", "data type ACL_", "16", dtypes=(FLOAT, BF16)),
+        Rejected(_KIND, dtype(FLOAT16, "beta") | {"gamma": None}, "beta", "data type ACL_", "16", dtypes=(FLOAT, BF16)),
         *differs("self", "out"),
         *(
-            Refusal(
+            Rejected(
                 "data type of statistics: meanOut, rstdOut", dtype(other, name), name, "data type ACL_", "ACL_FLOAT"
             )
             for name in ("meanOut", "rstdOut")
         ),
         *(
-            Refusal("2 to 8 dimensions: self", shape(got, "self"), "self", "2 to 8 dimensions", str(len(got)))
+            Rejected("2 to 8 dimensions: self", shape(got, "self"), "self", "2 to 8 dimensions", str(len(got)))
             for got in ((4,), (), NINE)
         ),
-        Refusal("same shape as self: out", shape((2, 3, 4), "out"), "out", "shape [2, 4, 3]", "[2, 3, 4]"),
+        Rejected("same shape as self: out", shape((2, 3, 4), "out"), "out", "shape [2, 4, 3]", "[2, 3, 4]"),
         *misshapen("[N, group]", (2, 1), "meanOut", "rstdOut"),
         *misshapen("[C]", (3,), "gamma", "beta"),
-        Refusal("1 or more: group", {"group": 0} | shape((2, 0), "meanOut", "rstdOut"), "group", "1 or more", "0"),
+        Rejected("1 or more: group", {"group": 0} | shape((2, 0), "meanOut", "rstdOut"), "group", "1 or more", "0"),
         *(
-            Refusal(
+            Rejected(
                 f"samples and channels: self{NOT_ON_950}",
                 _of_shape(got),
                 "self",
@@ -125,9 +125,11 @@ GROUP_NORM_SILU = Case(
             )
             for got in ((2, 0, 3),)
         ),
-        Refusal("above 0: eps", {"eps": 0.0}, "eps", "above 0", "0.0"),
-        Refusal("above 0: eps", {"eps": NAN}, "eps", "above 0", "nan"),
-        Refusal("divides C: group", {"group": 3} | shape((2, 3), "meanOut", "rstdOut"), "group", "a divisor of 4", "3"),
+        Rejected("above 0: eps", {"eps": 0.0}, "eps", "above 0", "0.0"),
+        Rejected("above 0: eps", {"eps": NAN}, "eps", "above 0", "nan"),
+        Rejected(
+            "divides C: group", {"group": 3} | shape((2, 3), "meanOut", "rstdOut"), "group", "a divisor of 4", "3"
+        ),
     ),
     accepted=(
         Accepted("no rows", _of_shape((0, 4, 3)), ONLY_950),

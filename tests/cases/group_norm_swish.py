@@ -27,7 +27,7 @@ from tests.cases.table import (
     Case,
     Change,
     Example,
-    Refusal,
+    Rejected,
     Shape,
     T,
     dtype,
@@ -43,18 +43,18 @@ _NAMES = "x gamma beta yOut meanOut rstdOut"
 _GRADIENT_NAMES = "dy mean rstd x gamma beta dxOut dgammaOut dbetaOut"
 
 
-def _tiling(check: str, change: Change, argument: str, expected: str, got: str) -> Refusal:
-    return Refusal(check + _NOT_EMPTY, change, argument, expected, got, TILING, MODERN)
+def _tiling(check: str, change: Change, argument: str, expected: str, got: str) -> Rejected:
+    return Rejected(check + _NOT_EMPTY, change, argument, expected, got, TILING, MODERN)
 
 
-def _misshapen(what: str, shapes: tuple[Shape, ...], *names: str) -> tuple[Refusal, ...]:
+def _misshapen(what: str, shapes: tuple[Shape, ...], *names: str) -> tuple[Rejected, ...]:
     check = f"shape is {what}: {', '.join(names)}"
     return tuple(
         _tiling(check, shape(got, name), name, f"({what})", str(list(got))) for name in names for got in shapes
     )
 
 
-def _missized(what: str, got: Shape, expected: int, *names: str) -> tuple[Refusal, ...]:
+def _missized(what: str, got: Shape, expected: int, *names: str) -> tuple[Rejected, ...]:
     check = f"as many elements as {what}: {', '.join(names)}"
     return tuple(_tiling(check, shape(got, name), name, f"{expected} elements", str(got[0])) for name in names)
 
@@ -117,7 +117,7 @@ GROUP_NORM_SWISH = Case(
     reference=norms.group_swish,
     reshape=lambda rows, columns: _of_shape(norms.channels(rows, columns)),
     mixed=_mixed,
-    refusals=(
+    rejected=(
         *generated(_NAMES, MODERN, {"gamma": {MODERN: (FLOAT, BF16)}}),
         *(
             _tiling("2 to 8 dimensions: x", shape(got, "x"), "x", "2 to 8 dimensions", str(len(got)))
@@ -260,7 +260,7 @@ GROUP_NORM_SWISH_GRAD = Case(
     reshape=lambda rows, columns: _gradient_of_shape(norms.channels(rows, columns)),
     mixed=_gradient_mixed,
     unwritten=_unwritten,
-    refusals=(
+    rejected=(
         *generated(_GRADIENT_NAMES, MODERN),
         *(
             _tiling("2 to 8 dimensions: x", shape(got, "x"), "x", "2 to 8 dimensions", str(len(got)))

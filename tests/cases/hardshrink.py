@@ -28,7 +28,7 @@ from tests.cases.table import (
     Change,
     Curve,
     Example,
-    Refusal,
+    Rejected,
     T,
     dtype,
     every_null,
@@ -95,7 +95,7 @@ HARDSHRINK = Case(
             probes(SAMPLE_X, "-3.000000 -2.000000 0.000000 0.000000 0.000000 0.000000 0.000000 2.000000 3.000000"),
         ),
     },
-    refusals=(
+    rejected=(
         *every_null("present: self, lambd, out", "self lambd out"),
         *forward_rows("lists", "shape", "rank", "private on the 950"),
     ),
@@ -122,17 +122,17 @@ HARDSHRINK_BACKWARD = Case(
             gate(0.5), {"lambd": scalar(0.5)}, (-0.5, 0.5), (1.0, 1.0), probes(SAMPLE_X, SHRUNK), selects=True
         )
     },
-    refusals=(
+    rejected=(
         *every_null("present: gradOutput, self, lambd, gradInput", "gradOutput self lambd gradInput"),
-        Refusal(_LISTED, dtype(D.DOUBLE, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_DOUBLE"),
-        Refusal(_LISTED, dtype(BF16, *_ALIKE), "gradOutput", "data type ACL_FLOAT", "ACL_BF16", products=OLD),
-        *(Refusal(_LISTED, dtype(D.DOUBLE, name), name, "data type ACL_FLOAT", "ACL_DOUBLE") for name in _ALIKE[1:]),
+        Rejected(_LISTED, dtype(D.DOUBLE, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_DOUBLE"),
+        Rejected(_LISTED, dtype(BF16, *_ALIKE), "gradOutput", "data type ACL_FLOAT", "ACL_BF16", products=OLD),
+        *(Rejected(_LISTED, dtype(D.DOUBLE, name), name, "data type ACL_FLOAT", "ACL_DOUBLE") for name in _ALIKE[1:]),
         *(
-            Refusal(f"at most 8 dimensions: {', '.join(_ALIKE)}", shape(NINE, name), name, "at most 8 dimensions", "9")
+            Rejected(f"at most 8 dimensions: {', '.join(_ALIKE)}", shape(NINE, name), name, "at most 8 dimensions", "9")
             for name in _ALIKE
         ),
-        Refusal(_BROADCAST, shape((4, 3), "gradOutput"), "gradOutput", "broadcasts with [2, 3]", "[4, 3]"),
-        Refusal(_BROADCAST_SHAPE, shape((1, 2, 3), "gradInput"), "gradInput", "shape [2, 3]", "[1, 2, 3]"),
+        Rejected(_BROADCAST, shape((4, 3), "gradOutput"), "gradOutput", "broadcasts with [2, 3]", "[4, 3]"),
+        Rejected(_BROADCAST_SHAPE, shape((1, 2, 3), "gradInput"), "gradInput", "shape [2, 3]", "[1, 2, 3]"),
     ),
     never_together=frozenset({(_BROADCAST, _BROADCAST_SHAPE)}),
     mixed=mixed_operands,

@@ -29,7 +29,7 @@ from tests.cases.table import (
     Change,
     Curve,
     Example,
-    Refusal,
+    Rejected,
     T,
     dtype,
     every_null,
@@ -58,11 +58,11 @@ _CURVES = {
 }
 
 
-def _listed(x: str, *others: str) -> tuple[Refusal, ...]:
+def _listed(x: str, *others: str) -> tuple[Rejected, ...]:
     return (
-        Refusal(f"data type: {x}", dtype(D.INT16, x), x, "data type ACL_FLOAT", "ACL_INT16"),
-        Refusal(f"data type: {x}", dtype(BF16, x, *others), x, "data type ACL_FLOAT", "ACL_BF16", products=OLD),
-        Refusal(f"at most 8 dimensions: {x}", shape(NINE, x, *others), x, "at most 8 dimensions", "9"),
+        Rejected(f"data type: {x}", dtype(D.INT16, x), x, "data type ACL_FLOAT", "ACL_INT16"),
+        Rejected(f"data type: {x}", dtype(BF16, x, *others), x, "data type ACL_FLOAT", "ACL_BF16", products=OLD),
+        Rejected(f"at most 8 dimensions: {x}", shape(NINE, x, *others), x, "at most 8 dimensions", "9"),
     )
 
 
@@ -74,7 +74,7 @@ HARDSIGMOID = Case(
     also=dict.fromkeys(_DTYPES, (D.INT32,)),
     unsupported=_UNSUPPORTED,
     curves=_CURVES,
-    refusals=(
+    rejected=(
         *forward_rows("null"),
         *_listed("self", "out"),
         *forward_rows("shape", "dtype", "format"),
@@ -98,7 +98,7 @@ INPLACE_HARDSIGMOID = Case(
     also=HARDSIGMOID.also,
     unsupported=_UNSUPPORTED,
     curves=_CURVES,
-    refusals=(*every_null("present: self", "self"), *_listed("self")),
+    rejected=(*every_null("present: self", "self"), *_listed("self")),
     never_together=frozenset({("present: self", "data type: self")}),
     accepted=(
         Accepted("empty", shape((0, 4), "self")),
@@ -134,18 +134,18 @@ HARDSIGMOID_BACKWARD = Case(
             selects=True,
         )
     },
-    refusals=(
+    rejected=(
         *every_null("present: gradOutput, self, out", "gradOutput self out"),
-        Refusal(_LISTED, dtype(D.INT32, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_INT32"),
-        Refusal(_LISTED, dtype(BF16, *_ALIKE), "gradOutput", "data type ACL_FLOAT", "ACL_BF16", products=OLD),
-        Refusal(_LISTED, dtype(D.BOOL, "self"), "self", "data type ACL_FLOAT", "ACL_BOOL"),
-        Refusal("holds the promotion of gradOutput and self: out", dtype(D.INT32, "out"), "out", "ACL_", "ACL_INT32"),
+        Rejected(_LISTED, dtype(D.INT32, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_INT32"),
+        Rejected(_LISTED, dtype(BF16, *_ALIKE), "gradOutput", "data type ACL_FLOAT", "ACL_BF16", products=OLD),
+        Rejected(_LISTED, dtype(D.BOOL, "self"), "self", "data type ACL_FLOAT", "ACL_BOOL"),
+        Rejected("holds the promotion of gradOutput and self: out", dtype(D.INT32, "out"), "out", "ACL_", "ACL_INT32"),
         *(
-            Refusal(f"at most 8 dimensions: {', '.join(_ALIKE)}", shape(NINE, name), name, "at most 8 dimensions", "9")
+            Rejected(f"at most 8 dimensions: {', '.join(_ALIKE)}", shape(NINE, name), name, "at most 8 dimensions", "9")
             for name in _ALIKE
         ),
-        Refusal("same shape as self: gradOutput", shape((1, 3), "gradOutput"), "gradOutput", "[2, 3]", "[1, 3]"),
-        Refusal("same shape as self: out", shape((3, 2), "out"), "out", "[2, 3]", "[3, 2]"),
+        Rejected("same shape as self: gradOutput", shape((1, 3), "gradOutput"), "gradOutput", "[2, 3]", "[1, 3]"),
+        Rejected("same shape as self: out", shape((3, 2), "out"), "out", "[2, 3]", "[3, 2]"),
     ),
     mixed=_mixed,
     accepted=(

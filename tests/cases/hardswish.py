@@ -28,7 +28,7 @@ from tests.cases.table import (
     Case,
     Curve,
     Example,
-    Refusal,
+    Rejected,
     T,
     dtype,
     every_null,
@@ -66,10 +66,10 @@ HARDSWISH_BACKWARD = Case(
             ),
         )
     },
-    refusals=(
+    rejected=(
         *every_null("present: gradOutput, self, out", "gradOutput self out"),
-        Refusal("data type: self, gradOutput", dtype(D.INT64, "self"), "self", "data type ACL_FLOAT", "ACL_INT64"),
-        Refusal(
+        Rejected("data type: self, gradOutput", dtype(D.INT64, "self"), "self", "data type ACL_FLOAT", "ACL_INT64"),
+        Rejected(
             "data type: self, gradOutput",
             dtype(BF16, "self", "gradOutput", "out"),
             "self",
@@ -77,27 +77,27 @@ HARDSWISH_BACKWARD = Case(
             "ACL_BF16",
             products=OLD,
         ),
-        Refusal(
+        Rejected(
             "data type: self, gradOutput",
             dtype(D.DOUBLE, "gradOutput"),
             "gradOutput",
             "data type ACL_FLOAT",
             "ACL_DOUBLE",
         ),
-        Refusal(
+        Rejected(
             "same data type as self: gradOutput", dtype(other, "gradOutput"), "gradOutput", "data type", "ACL_FLOAT"
         ),
-        Refusal("same data type as self: out", dtype(other, "out"), "out", "data type", "ACL_FLOAT"),
-        Refusal(
+        Rejected("same data type as self: out", dtype(other, "out"), "out", "data type", "ACL_FLOAT"),
+        Rejected(
             "at most 8 dimensions: gradOutput, self",
             shape(NINE, "gradOutput", "self", "out"),
             "gradOutput",
             "at most 8 dimensions",
             "9",
         ),
-        Refusal("at most 8 dimensions: gradOutput, self", shape(NINE, "self"), "self", "at most 8 dimensions", "9"),
-        Refusal("same shape as self: gradOutput", shape((1, 3), "gradOutput"), "gradOutput", "shape [2, 3]", "[1, 3]"),
-        Refusal("same shape as self: out", shape((3, 2), "out"), "out", "shape [2, 3]", "[3, 2]"),
+        Rejected("at most 8 dimensions: gradOutput, self", shape(NINE, "self"), "self", "at most 8 dimensions", "9"),
+        Rejected("same shape as self: gradOutput", shape((1, 3), "gradOutput"), "gradOutput", "shape [2, 3]", "[1, 3]"),
+        Rejected("same shape as self: out", shape((3, 2), "out"), "out", "shape [2, 3]", "[3, 2]"),
     ),
     accepted=(
         Accepted("empty", shape((0, 3), "gradOutput", "self", "out")),
@@ -143,16 +143,16 @@ HARDSWISH_BACKWARD_V2 = Case(
             ),
         )
     },
-    refusals=(
+    rejected=(
         *every_null("present: gradOutput, self, out", "gradOutput self out"),
-        Refusal(
+        Rejected(
             "data type: gradOutput, self",
             dtype(D.INT64, "gradOutput"),
             "gradOutput",
             "data type ACL_FLOAT",
             "ACL_INT64",
         ),
-        Refusal(
+        Rejected(
             "data type: gradOutput, self",
             dtype(BF16, "self", "gradOutput", "out"),
             "gradOutput",
@@ -160,8 +160,12 @@ HARDSWISH_BACKWARD_V2 = Case(
             "ACL_BF16",
             products=OLD,
         ),
-        Refusal("data type: gradOutput, self", dtype(D.INT64, "self"), "self", "data type ACL_FLOAT", "ACL_INT64"),
-        *(refusal for refusal in HARDSWISH_BACKWARD.refusals if not refusal.check.startswith(("present", "data"))),
+        Rejected("data type: gradOutput, self", dtype(D.INT64, "self"), "self", "data type ACL_FLOAT", "ACL_INT64"),
+        *(
+            rejection
+            for rejection in HARDSWISH_BACKWARD.rejected
+            if not rejection.check.startswith(("present", "data"))
+        ),
     ),
     accepted=HARDSWISH_BACKWARD.accepted,
     examples=(
@@ -200,7 +204,7 @@ HARDSWISH = Case(
     dtypes=_HARDSWISH_DTYPES,
     unsupported=dict.fromkeys(OLD[:2], (NO_KERNEL, "product")),
     curves=_HARDSWISH_CURVES,
-    refusals=forward_rows("null", "lists", "shape"),
+    rejected=forward_rows("null", "lists", "shape"),
     mixed=lambda draw, product, arguments: dtype(draw(st.sampled_from(FLOATS)), "out"),
     accepted=(
         *forward_edges(),
@@ -218,10 +222,10 @@ INPLACE_HARDSWISH = Case(
     dtypes=_HARDSWISH_DTYPES,
     unsupported=dict.fromkeys(OLD[:2], (NO_KERNEL, "product")),
     curves=_HARDSWISH_CURVES,
-    refusals=(
+    rejected=(
         *every_null("present: self", "self"),
-        Refusal("data type: self", dtype(D.DOUBLE, "self"), "self", "data type ACL_FLOAT", "ACL_DOUBLE"),
-        Refusal("data type: self", dtype(BF16, "self"), "self", "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD),
+        Rejected("data type: self", dtype(D.DOUBLE, "self"), "self", "data type ACL_FLOAT", "ACL_DOUBLE"),
+        Rejected("data type: self", dtype(BF16, "self"), "self", "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD),
     ),
     never_together=frozenset({("present: self", "data type: self")}),
     accepted=(

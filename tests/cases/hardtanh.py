@@ -21,7 +21,7 @@ from tests.cases.table import (
     Case,
     Curve,
     Example,
-    Refusal,
+    Rejected,
     T,
     dtype,
     every_null,
@@ -56,24 +56,26 @@ HARDTANH_BACKWARD = Case(
             selects=True,
         )
     },
-    refusals=(
+    rejected=(
         *every_null("present: self, gradOutput, out, min, max", "self gradOutput out min max"),
-        Refusal(_LISTED, dtype(D.INT8, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_INT8"),
-        Refusal(_LISTED, dtype(BF16, *_ALIKE), "gradOutput", "data type ACL_FLOAT", "ACL_BF16", products=OLD),
-        Refusal(_LISTED, dtype(D.INT64, "self"), "self", "data type ACL_FLOAT", "ACL_INT64"),
-        Refusal(_LISTED, dtype(D.INT64, "out"), "out", "data type ACL_FLOAT", "ACL_INT64"),
-        Refusal("same data type as self: gradOutput", dtype(other, "gradOutput"), "gradOutput", "that of self", "ACL_"),
-        Refusal("same data type as self: out", dtype(other, "out"), "out", "that of self", "ACL_"),
+        Rejected(_LISTED, dtype(D.INT8, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_INT8"),
+        Rejected(_LISTED, dtype(BF16, *_ALIKE), "gradOutput", "data type ACL_FLOAT", "ACL_BF16", products=OLD),
+        Rejected(_LISTED, dtype(D.INT64, "self"), "self", "data type ACL_FLOAT", "ACL_INT64"),
+        Rejected(_LISTED, dtype(D.INT64, "out"), "out", "data type ACL_FLOAT", "ACL_INT64"),
+        Rejected(
+            "same data type as self: gradOutput", dtype(other, "gradOutput"), "gradOutput", "that of self", "ACL_"
+        ),
+        Rejected("same data type as self: out", dtype(other, "out"), "out", "that of self", "ACL_"),
         *(
-            Refusal("real number: min, max", {name: scalar(1, D.COMPLEX64)}, name, "a real number", "ACL_COMPLEX64")
+            Rejected("real number: min, max", {name: scalar(1, D.COMPLEX64)}, name, "a real number", "ACL_COMPLEX64")
             for name in ("min", "max")
         ),
         *(
-            Refusal("at most 8 dimensions: gradOutput, self", shape(NINE, name), name, "at most 8 dimensions", "9")
+            Rejected("at most 8 dimensions: gradOutput, self", shape(NINE, name), name, "at most 8 dimensions", "9")
             for name in ("gradOutput", "self")
         ),
-        Refusal("same shape as self: gradOutput", shape((1, 3), "gradOutput"), "gradOutput", "[2, 3]", "[1, 3]"),
-        Refusal("same shape as self: out", shape((3, 2), "out"), "out", "[2, 3]", "[3, 2]"),
+        Rejected("same shape as self: gradOutput", shape((1, 3), "gradOutput"), "gradOutput", "[2, 3]", "[1, 3]"),
+        Rejected("same shape as self: out", shape((3, 2), "out"), "out", "[2, 3]", "[3, 2]"),
     ),
     accepted=(
         Accepted("empty", shape((0, 4), *_ALIKE)),

@@ -24,7 +24,7 @@ from tests.cases.table import (
     Case,
     Change,
     Example,
-    Refusal,
+    Rejected,
     Shape,
     T,
     differs,
@@ -82,8 +82,8 @@ def _unwritten(arguments: Arguments) -> frozenset[str]:
     return frozenset(("y", *_STATISTICS)) if empty else frozenset()
 
 
-def _only(check: str, change: Change, *words: Any) -> Refusal:
-    return Refusal(check, change, *words, products=_ONLY)
+def _only(check: str, change: Change, *words: Any) -> Rejected:
+    return Rejected(check, change, *words, products=_ONLY)
 
 
 INSTANCE_NORM = Case(
@@ -91,25 +91,25 @@ INSTANCE_NORM = Case(
     python=aclnn.instance_norm,
     call=_call,
     dtypes=dict.fromkeys(_ONLY, (FLOAT, FLOAT16)),
-    # Data types come before the product, whose name both refusals say.
+    # Data types come before the product, whose name both rejected say.
     unsupported={product: (INVALID, product.title) for product in _OTHERS},
     reference=norms.instance_forward,
     reshape=_reshape,
     mixed=_mixed,
     unwritten=_unwritten,
-    refusals=(
+    rejected=(
         *every_null(f"present: {', '.join(_NAMES)}", " ".join(_NAMES)),
         *(
-            Refusal(_WRONG_FORMAT, {"dataFormat": got}, "dataFormat", "'NCHW' or 'NHWC'", repr(got))
+            Rejected(_WRONG_FORMAT, {"dataFormat": got}, "dataFormat", "'NCHW' or 'NHWC'", repr(got))
             for got in ("INVALID", "", "nchw", "NCHWxyz", "ND")
         ),
         *(
-            Refusal("data type: x", dtype(got, "x"), "x", "ACL_FLOAT or ACL_FLOAT16 on", got.c_name)
+            Rejected("data type: x", dtype(got, "x"), "x", "ACL_FLOAT or ACL_FLOAT16 on", got.c_name)
             for got in (BF16, D.DOUBLE)
         ),
         *differs("x", *_TENSORS[1:]),
-        Refusal("at most 8 dimensions: x", shape(NINE, "x"), "x", "at most 8 dimensions", "9"),
-        Refusal("kernel of the product", {}, "product", "one with a kernel, Atlas inference", "A", products=_OTHERS),
+        Rejected("at most 8 dimensions: x", shape(NINE, "x"), "x", "at most 8 dimensions", "9"),
+        Rejected("kernel of the product", {}, "product", "one with a kernel, Atlas inference", "A", products=_OTHERS),
         *(_only(_RANK, shape(got, "x"), "x", "4 dimensions", str(len(got))) for got in ((2, 4, 6), (2, 4, 3, 2, 1))),
         *(
             _only(_FLAT, shape(got, name), name, "1 dimension", str(len(got)))

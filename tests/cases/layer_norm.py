@@ -31,7 +31,7 @@ from tests.cases.table import (
     Case,
     Change,
     Example,
-    Refusal,
+    Rejected,
     Shape,
     T,
     dtype,
@@ -101,20 +101,20 @@ LAYER_NORM_BACKWARD = Case(
     dtypes=dict.fromkeys(MODERN, FLOATS)
     | dict.fromkeys((Product.ATLAS_INFERENCE, Product.ATLAS_TRAINING), (FLOAT, FLOAT16)),
     unsupported={Product.ATLAS_200I_500_A2: (NO_KERNEL, "product")},
-    refusals=(
+    rejected=(
         *every_null(_LAYER_NORM_PRESENT, "gradOut input normalizedShape mean rstd outputMask"),
-        Refusal("three mask values", {"outputMask": (True, True)}, "outputMask", "3 values", "2"),
-        Refusal("three mask values", {"outputMask": (False,) * 4}, "outputMask", "3 values", "4"),
+        Rejected("three mask values", {"outputMask": (True, True)}, "outputMask", "3 values", "2"),
+        Rejected("three mask values", {"outputMask": (False,) * 4}, "outputMask", "3 values", "4"),
         *(
-            Refusal("wanted outputs present", {name: None}, name, f"outputMask[{i}] is true", "null", NULL)
+            Rejected("wanted outputs present", {name: None}, name, f"outputMask[{i}] is true", "null", NULL)
             for i, name in enumerate(_LAYER_NORM_OUTPUTS)
         ),
         *(
-            refusal
+            rejection
             for name in ("gradOut", "input", "mean", "rstd")
-            for refusal in (
-                Refusal(_LAYER_NORM_DTYPES, dtype(D.DOUBLE, name), name, "data type ACL_FLOAT", "ACL_DOUBLE"),
-                Refusal(
+            for rejection in (
+                Rejected(_LAYER_NORM_DTYPES, dtype(D.DOUBLE, name), name, "data type ACL_FLOAT", "ACL_DOUBLE"),
+                Rejected(
                     _LAYER_NORM_DTYPES,
                     dtype(BF16, name),
                     name,
@@ -124,11 +124,11 @@ LAYER_NORM_BACKWARD = Case(
                 ),
             )
         ),
-        Refusal("same data type as input: gradOut", dtype(other, "gradOut"), "gradOut", "that of input", "ACL_FLOAT"),
-        Refusal(
+        Rejected("same data type as input: gradOut", dtype(other, "gradOut"), "gradOut", "that of input", "ACL_FLOAT"),
+        Rejected(
             "data type: weightOptional", dtype(D.INT8, "weightOptional"), "weightOptional", "data type", "ACL_INT8"
         ),
-        Refusal(
+        Rejected(
             "data type of input or float32: weightOptional",
             dtype(FLOAT16, "weightOptional"),
             "weightOptional",
@@ -136,7 +136,7 @@ LAYER_NORM_BACKWARD = Case(
             "ACL_FLOAT16",
             dtypes=(FLOAT, BF16),
         ),
-        Refusal(
+        Rejected(
             "data type of input or float32: weightOptional",
             dtype(BF16, "weightOptional"),
             "weightOptional",
@@ -145,9 +145,9 @@ LAYER_NORM_BACKWARD = Case(
             products=MODERN,
             dtypes=(FLOAT16,),
         ),
-        Refusal("data type: biasOptional", dtype(D.BOOL, "biasOptional"), "biasOptional", "data type", "ACL_BOOL"),
+        Rejected("data type: biasOptional", dtype(D.BOOL, "biasOptional"), "biasOptional", "data type", "ACL_BOOL"),
         *(
-            Refusal(
+            Rejected(
                 "data type: gradInputOut, gradWeightOut, gradBiasOut",
                 dtype(D.UINT64, name) | {"outputMask": mask},
                 name,
@@ -158,7 +158,7 @@ LAYER_NORM_BACKWARD = Case(
             for mask in ((True, True, True), (False, False, False))
         ),
         *(
-            Refusal(
+            Rejected(
                 "at most 8 dimensions: gradOut, input, mean, rstd",
                 shape(NINE, name),
                 name,
@@ -167,7 +167,7 @@ LAYER_NORM_BACKWARD = Case(
             )
             for name in ("gradOut", "input", "mean", "rstd")
         ),
-        Refusal(
+        Rejected(
             "at most 8 dimensions: normalizedShape",
             {"normalizedShape": NINE},
             "normalizedShape",
@@ -175,12 +175,12 @@ LAYER_NORM_BACKWARD = Case(
             "9",
         ),
         *(
-            Refusal(
+            Rejected(
                 "at most 8 dimensions: wanted outputs", shape((1,) * 8 + (3,), name), name, "at most 8 dimensions", "9"
             )
             for name in _LAYER_NORM_OUTPUTS
         ),
-        Refusal(
+        Rejected(
             "at least 1 dimension: normalizedShape",
             {"normalizedShape": ()},
             "normalizedShape",
@@ -188,23 +188,23 @@ LAYER_NORM_BACKWARD = Case(
             "0",
         ),
         *(
-            Refusal(
+            Rejected(
                 "at least 1 dimension: mean, rstd, wanted outputs", shape((), name), name, "at least 1 dimension", "0"
             )
             for name in ("mean", "rstd", *_LAYER_NORM_OUTPUTS)
         ),
-        Refusal(
+        Rejected(
             "rank of input covers normalizedShape",
             {"normalizedShape": (1, 2, 3)},
             "input",
             "at least 3 dimensions",
             "2",
         ),
-        Refusal(
+        Rejected(
             "rank of input covers normalizedShape", shape((), "gradOut", "input"), "input", "at least 1 dimensions", "0"
         ),
-        Refusal("trailing dimensions of input", {"normalizedShape": (4,)}, "input", "trailing dimensions [4]", "[3]"),
-        Refusal(
+        Rejected("trailing dimensions of input", {"normalizedShape": (4,)}, "input", "trailing dimensions [4]", "[3]"),
+        Rejected(
             # The case that the vendor's loop would leave to the later checks.
             "trailing dimensions of input",
             {"normalizedShape": (1, 3)},
@@ -212,43 +212,45 @@ LAYER_NORM_BACKWARD = Case(
             "trailing dimensions [1, 3]",
             "[2, 3]",
         ),
-        Refusal(
+        Rejected(
             "at most 8 dimensions: weightOptional",
             shape((1,) * 8 + (3,), "weightOptional"),
             "weightOptional",
             "at most 8 dimensions",
             "9",
         ),
-        Refusal(
+        Rejected(
             "shape is normalizedShape: weightOptional",
             shape((1, 3), "weightOptional"),
             "weightOptional",
             "shape [3]",
             "[1, 3]",
         ),
-        Refusal(
+        Rejected(
             "shape is normalizedShape: weightOptional",
             shape((4,), "weightOptional"),
             "weightOptional",
             "shape [3]",
             "[4]",
         ),
-        Refusal(
+        Rejected(
             "at most 8 dimensions: biasOptional",
             shape((1,) * 8 + (3,), "biasOptional"),
             "biasOptional",
             "at most 8 dimensions",
             "9",
         ),
-        Refusal("shape is normalizedShape: biasOptional", shape((), "biasOptional"), "biasOptional", "shape [3]", "[]"),
-        Refusal("same shape as input: gradOut", shape((1, 3), "gradOut"), "gradOut", "shape [2, 3]", "[1, 3]"),
-        Refusal("same shape as rstd: mean", shape((2,), "mean"), "mean", "shape [2, 1]", "[2]"),
-        Refusal("one mean a row", shape((2, 3), "mean", "rstd"), "mean", "2 elements", "6"),
-        Refusal(
+        Rejected(
+            "shape is normalizedShape: biasOptional", shape((), "biasOptional"), "biasOptional", "shape [3]", "[]"
+        ),
+        Rejected("same shape as input: gradOut", shape((1, 3), "gradOut"), "gradOut", "shape [2, 3]", "[1, 3]"),
+        Rejected("same shape as rstd: mean", shape((2,), "mean"), "mean", "shape [2, 1]", "[2]"),
+        Rejected("one mean a row", shape((2, 3), "mean", "rstd"), "mean", "2 elements", "6"),
+        Rejected(
             "same shape as input: gradInputOut", shape((3, 2), "gradInputOut"), "gradInputOut", "shape [2, 3]", "[3, 2]"
         ),
         *(
-            Refusal("one gradient a column: gradWeightOut, gradBiasOut", shape((2,), name), name, "3 elements", "2")
+            Rejected("one gradient a column: gradWeightOut, gradBiasOut", shape((2,), name), name, "3 elements", "2")
             for name in _LAYER_NORM_OUTPUTS[1:]
         ),
     ),
@@ -346,10 +348,10 @@ _AT_MOST_8 = "at most 8 dimensions: input, out, weightOptional, biasOptional, me
 _LAYER_NORM_ROWS = (
     *every_null("present: input, normalizedShape, out", "input normalizedShape out"),
     *(
-        Refusal("data type: input, weightOptional", dtype(D.DOUBLE, n), n, "data type ACL_FLOAT", "ACL_DOUBLE")
+        Rejected("data type: input, weightOptional", dtype(D.DOUBLE, n), n, "data type ACL_FLOAT", "ACL_DOUBLE")
         for n in ("input", "weightOptional")
     ),
-    Refusal(
+    Rejected(
         "data type of input or float32: weightOptional",
         dtype(FLOAT16, "weightOptional"),
         "weightOptional",
@@ -357,8 +359,8 @@ _LAYER_NORM_ROWS = (
         "ACL_FLOAT16",
         dtypes=(FLOAT, BF16),
     ),
-    Refusal("data type: biasOptional", dtype(D.BOOL, "biasOptional"), "biasOptional", "data type", "ACL_BOOL"),
-    Refusal(
+    Rejected("data type: biasOptional", dtype(D.BOOL, "biasOptional"), "biasOptional", "data type", "ACL_BOOL"),
+    Rejected(
         "data type of input or float32: biasOptional",
         dtype(FLOAT16, "biasOptional"),
         "biasOptional",
@@ -366,7 +368,7 @@ _LAYER_NORM_ROWS = (
         "ACL_FLOAT16",
         dtypes=(FLOAT, BF16),
     ),
-    Refusal(
+    Rejected(
         "one data type: weightOptional, biasOptional",
         dtype(FLOAT, "biasOptional"),
         "biasOptional",
@@ -375,30 +377,30 @@ _LAYER_NORM_ROWS = (
         dtypes=(FLOAT16, BF16),
     ),
     *(
-        Refusal(
+        Rejected(
             "data type: out, meanOutOptional, rstdOutOptional", dtype(D.INT64, n), n, "data type ACL_FLOAT", "ACL_INT64"
         )
         for n in ("out", *_STATISTICS)
     ),
     *(
-        Refusal(_AT_MOST_8, shape(_WITH_8, n), n, "at most 8 dimensions", "9")
+        Rejected(_AT_MOST_8, shape(_WITH_8, n), n, "at most 8 dimensions", "9")
         for n in ("input", "out", "weightOptional", "biasOptional", *_STATISTICS)
     ),
-    Refusal(
+    Rejected(
         "at most 8 dimensions: normalizedShape",
         {"normalizedShape": NINE},
         "normalizedShape",
         "at most 8 dimensions",
         "9",
     ),
-    Refusal(
+    Rejected(
         "at least 1 dimension: normalizedShape", {"normalizedShape": ()}, "normalizedShape", "at least 1 dimension", "0"
     ),
-    Refusal(
+    Rejected(
         "rank of input covers normalizedShape", {"normalizedShape": (1, 2, 3)}, "input", "at least 3 dimensions", "2"
     ),
     *(
-        Refusal(
+        Rejected(
             "rank of normalizedShape: weightOptional, biasOptional",
             shape((1, 3), n),
             n,
@@ -407,14 +409,14 @@ _LAYER_NORM_ROWS = (
         )
         for n in ("weightOptional", "biasOptional")
     ),
-    Refusal("trailing dimensions of input", {"normalizedShape": (4,)}, "input", "trailing dimensions [4]", "[3]"),
+    Rejected("trailing dimensions of input", {"normalizedShape": (4,)}, "input", "trailing dimensions [4]", "[3]"),
     *(
-        Refusal("shape is normalizedShape: weightOptional, biasOptional", shape((4,), n), n, "shape [3]", "[4]")
+        Rejected("shape is normalizedShape: weightOptional, biasOptional", shape((4,), n), n, "shape [3]", "[4]")
         for n in ("weightOptional", "biasOptional")
     ),
-    Refusal("same shape as input: out", shape((3, 2), "out"), "out", "shape [2, 3]", "[3, 2]"),
+    Rejected("same shape as input: out", shape((3, 2), "out"), "out", "shape [2, 3]", "[3, 2]"),
     *(
-        Refusal(
+        Rejected(
             "one statistic a row: meanOutOptional, rstdOutOptional" + ON_950,
             shape((2,), n),
             n,
@@ -425,7 +427,7 @@ _LAYER_NORM_ROWS = (
         for n in _STATISTICS
     ),
     *(
-        Refusal(
+        Rejected(
             "room for every row's statistic: meanOutOptional, rstdOutOptional",
             shape((3,), n),
             n,
@@ -435,7 +437,7 @@ _LAYER_NORM_ROWS = (
         )
         for n in _STATISTICS
     ),
-    Refusal(
+    Rejected(
         # An empty one passes the 950 class's check of its shape.
         "room for every row's statistic: meanOutOptional, rstdOutOptional",
         shape((0,), "rstdOutOptional"),
@@ -462,7 +464,7 @@ LAYER_NORM = Case(
     dtypes=dict.fromkeys(MODERN, FLOATS)
     | dict.fromkeys((Product.ATLAS_200I_500_A2, Product.ATLAS_TRAINING), (FLOAT, FLOAT16)),
     unsupported={Product.ATLAS_INFERENCE: (NO_KERNEL, "product")},
-    refusals=_LAYER_NORM_ROWS,
+    rejected=_LAYER_NORM_ROWS,
     reshape=_layer_norm_forward_reshape,
     mixed=_layer_norm_forward_mixed,
     reference=normalization.forward,
@@ -511,17 +513,17 @@ FAST_LAYER_NORM = replace(
     python=aclnn.fast_layer_norm,
     dtypes=dict.fromkeys(A2_CLASS, FLOATS),
     unsupported=dict.fromkeys((Product.ASCEND_950, *OLD), (NO_KERNEL, "product")),
-    refusals=(
+    rejected=(
         *(row for row in _LAYER_NORM_ROWS if "statistic" not in row.check),
-        Refusal("same data type as input: out", dtype(other, "out"), "out", "data type ACL_", "ACL_FLOAT"),
+        Rejected("same data type as input: out", dtype(other, "out"), "out", "data type ACL_", "ACL_FLOAT"),
         *(
-            Refusal(
+            Rejected(
                 "one statistic a row: meanOutOptional, rstdOutOptional", shape(got, n), n, "shape [2, 1]", f"{[*got]}"
             )
             for n in _STATISTICS
             for got in ((2,), (3, 1), (0,))
         ),
-        Refusal(
+        Rejected(
             f"at most {_MOST_COLUMNS} columns: normalizedShape",
             _TOO_LONG,
             "normalizedShape",
@@ -565,10 +567,10 @@ LAYER_NORM_WITH_IMPL_MODE = replace(
     operator=BY_NAME["layer_norm_with_impl_mode"],
     python=aclnn.layer_norm_with_impl_mode,
     call=lambda d: _layer_norm_forward_call(d) | {"implMode": 0},
-    refusals=(
+    rejected=(
         *_LAYER_NORM_ROWS,
-        *(Refusal("known mode: implMode", {"implMode": m}, "implMode", "0, 1 or 2", str(m)) for m in (-1, 3)),
-        Refusal(
+        *(Rejected("known mode: implMode", {"implMode": m}, "implMode", "0, 1 or 2", str(m)) for m in (-1, 3)),
+        Rejected(
             "float16 for implMode 2: input, weightOptional, biasOptional",
             {"implMode": 2},
             "input",
@@ -576,7 +578,7 @@ LAYER_NORM_WITH_IMPL_MODE = replace(
             "ACL_",
             dtypes=(FLOAT, BF16),
         ),
-        Refusal(
+        Rejected(
             "float16 for implMode 2: input, weightOptional, biasOptional",
             {"implMode": 2, **dtype(FLOAT, "weightOptional", "biasOptional")},
             "weightOptional",

@@ -30,7 +30,7 @@ from tests.cases.table import (
     Change,
     Curve,
     Example,
-    Refusal,
+    Rejected,
     T,
     dtype,
     every_null,
@@ -70,11 +70,11 @@ _CURVES = {
 }
 
 
-def _rows(x: str) -> tuple[Refusal, ...]:
+def _rows(x: str) -> tuple[Rejected, ...]:
     return (
-        Refusal(f"data type: {x}", dtype(D.UINT32, x), x, "data type ACL_FLOAT", "ACL_UINT32"),
-        Refusal(f"data type: {x}", dtype(BF16, x), x, "data type ACL_FLOAT", "ACL_BF16", products=OLD),
-        Refusal(
+        Rejected(f"data type: {x}", dtype(D.UINT32, x), x, "data type ACL_FLOAT", "ACL_UINT32"),
+        Rejected(f"data type: {x}", dtype(BF16, x), x, "data type ACL_FLOAT", "ACL_BF16", products=OLD),
+        Rejected(
             "real number: negativeSlope",
             {"negativeSlope": scalar(1, D.COMPLEX64)},
             "negativeSlope",
@@ -91,12 +91,12 @@ LEAKY_RELU = Case(
     dtypes=_DTYPES,
     unsupported=_UNSUPPORTED,
     curves=_CURVES,
-    refusals=(
+    rejected=(
         *every_null("present: self, negativeSlope, out", "self negativeSlope out"),
         *_rows("self"),
-        Refusal("holds the result: out", dtype(D.INT32, "out"), "out", "ACL_FLOAT", "ACL_INT32", dtypes=(FLOAT,)),
-        Refusal("at most 8 dimensions: self", shape(NINE, "self", "out"), "self", "at most 8 dimensions", "9"),
-        Refusal("same shape as self: out", shape((3, 2), "out"), "out", "shape [2, 3]", "[3, 2]"),
+        Rejected("holds the result: out", dtype(D.INT32, "out"), "out", "ACL_FLOAT", "ACL_INT32", dtypes=(FLOAT,)),
+        Rejected("at most 8 dimensions: self", shape(NINE, "self", "out"), "self", "at most 8 dimensions", "9"),
+        Rejected("same shape as self: out", shape((3, 2), "out"), "out", "shape [2, 3]", "[3, 2]"),
     ),
     together={("at most 8 dimensions: self", "same shape as self: out"): shape(NINE, "self")},
     mixed=lambda draw, product, arguments: dtype(draw(st.sampled_from(_WIDE)), "out"),
@@ -117,10 +117,10 @@ INPLACE_LEAKY_RELU = Case(
     dtypes=_DTYPES,
     unsupported=_UNSUPPORTED,
     curves=_CURVES,
-    refusals=(
+    rejected=(
         *every_null("present: selfRef, negativeSlope", "selfRef negativeSlope"),
         *_rows("selfRef"),
-        Refusal("at most 8 dimensions: selfRef", shape(NINE, "selfRef"), "selfRef", "at most 8 dimensions", "9"),
+        Rejected("at most 8 dimensions: selfRef", shape(NINE, "selfRef"), "selfRef", "at most 8 dimensions", "9"),
     ),
     accepted=in_place_edges(),
     examples=(),
@@ -165,12 +165,12 @@ LEAKY_RELU_BACKWARD = Case(
             probes(SAMPLE_X, "-0.500000 -0.500000 -0.500000 -0.500000 -0.500000 1.000000 1.000000 1.000000 1.000000"),
         ),
     },
-    refusals=(
+    rejected=(
         *every_null("present: gradOutput, self, negativeSlope, out", "gradOutput self negativeSlope out"),
-        Refusal(_LISTED, dtype(D.UINT32, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_UINT32"),
-        Refusal(_LISTED, dtype(BF16, *_ALIKE), "gradOutput", "data type ACL_FLOAT", "ACL_BF16", products=OLD),
-        Refusal(_LISTED, dtype(D.INT32, "self"), "self", "data type ACL_FLOAT", "ACL_INT32"),
-        Refusal(
+        Rejected(_LISTED, dtype(D.UINT32, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_UINT32"),
+        Rejected(_LISTED, dtype(BF16, *_ALIKE), "gradOutput", "data type ACL_FLOAT", "ACL_BF16", products=OLD),
+        Rejected(_LISTED, dtype(D.INT32, "self"), "self", "data type ACL_FLOAT", "ACL_INT32"),
+        Rejected(
             "data type: negativeSlope",
             {"negativeSlope": scalar(1, D.COMPLEX64)},
             "negativeSlope",
@@ -178,7 +178,7 @@ LEAKY_RELU_BACKWARD = Case(
             "ACL_COMPLEX64",
         ),
         *(
-            Refusal(
+            Rejected(
                 "at most 8 dimensions: gradOutput, self",
                 shape(NINE, name, "out"),
                 name,
@@ -187,16 +187,16 @@ LEAKY_RELU_BACKWARD = Case(
             )
             for name in ("gradOutput", "self")
         ),
-        Refusal(_BROADCAST, shape((4, 3), "gradOutput"), "gradOutput", "broadcasts with [2, 3]", "[4, 3]"),
-        Refusal(_BROADCAST_SHAPE, shape((1, 2, 3), "out"), "out", "shape [2, 3]", "[1, 2, 3]"),
-        Refusal(
+        Rejected(_BROADCAST, shape((4, 3), "gradOutput"), "gradOutput", "broadcasts with [2, 3]", "[4, 3]"),
+        Rejected(_BROADCAST_SHAPE, shape((1, 2, 3), "out"), "out", "shape [2, 3]", "[1, 2, 3]"),
+        Rejected(
             _NOT_NEGATIVE,
             {"negativeSlope": scalar(-0.5), "selfIsResult": True},
             "negativeSlope",
             "a number of 0 or more",
             "-0.5",
         ),
-        Refusal(_PROMOTION, dtype(D.INT32, "out"), "out", "ACL_FLOAT", "ACL_INT32", dtypes=(FLOAT,)),
+        Rejected(_PROMOTION, dtype(D.INT32, "out"), "out", "ACL_FLOAT", "ACL_INT32", dtypes=(FLOAT,)),
     ),
     never_together=frozenset({(_BROADCAST, _BROADCAST_SHAPE)}),
     mixed=_mixed,

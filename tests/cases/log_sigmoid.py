@@ -24,7 +24,7 @@ from tests.cases.table import (
     Case,
     Curve,
     Example,
-    Refusal,
+    Rejected,
     T,
     dtype,
     every_null,
@@ -44,11 +44,11 @@ _SAMPLE = (T(FLOAT, (4, 2)), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0])
 _PRINTED = "-0.313262 -0.126928 -0.048587 -0.018150 -0.006715 -0.002476 -0.000911 -0.000335"
 _ROWS = (
     *forward_rows("null"),
-    Refusal("data type: self, out", dtype(D.DOUBLE, "self"), "self", "data type ACL_FLOAT", "ACL_DOUBLE"),
-    Refusal(
+    Rejected("data type: self, out", dtype(D.DOUBLE, "self"), "self", "data type ACL_FLOAT", "ACL_DOUBLE"),
+    Rejected(
         "data type: self, out", dtype(BF16, "self", "out"), "self", "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD
     ),
-    Refusal("data type: self, out", dtype(D.INT32, "out"), "out", "data type ACL_FLOAT", "ACL_INT32"),
+    Rejected("data type: self, out", dtype(D.INT32, "out"), "out", "data type ACL_FLOAT", "ACL_INT32"),
     *forward_rows("dtype", "shape"),
 )
 _EDGES = (*forward_edges(), Accepted("10 dimensions", shape((2,) + (1,) * 8 + (3,), "self", "out")))
@@ -71,7 +71,7 @@ LOG_SIGMOID = Case(
             ),
         )
     },
-    refusals=_ROWS,
+    rejected=_ROWS,
     accepted=_EDGES,
     examples=(Example({"self": _SAMPLE}, {}, {"out": _PRINTED}),),
 )
@@ -84,7 +84,7 @@ LOG_SIGMOID_FORWARD = Case(
     unsupported=_UNSUPPORTED,
     curves=LOG_SIGMOID.curves,
     unused=frozenset({"buffer"}),
-    refusals=_ROWS,
+    rejected=_ROWS,
     accepted=(
         *_EDGES,
         Accepted("no buffer", {"buffer": None}),
@@ -113,15 +113,15 @@ LOG_SIGMOID_BACKWARD = Case(
         )
     },
     unused=frozenset({"buffer"}),
-    refusals=(
+    rejected=(
         *every_null("present: gradOutput, self, buffer, gradInput", "gradOutput self buffer gradInput"),
-        Refusal(_LISTED, dtype(D.DOUBLE, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_DOUBLE"),
-        Refusal(_LISTED, dtype(BF16, *_ALIKE), "gradOutput", "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD),
-        Refusal(_LISTED, dtype(D.INT32, "self"), "self", "data type ACL_FLOAT", "ACL_INT32"),
-        Refusal(_PAIRED[0], dtype(other, "gradInput"), "gradOutput", "that of gradInput", "ACL_"),
-        Refusal(_PAIRED[1], dtype(other, "self"), "self", "that of gradInput", "ACL_FLOAT"),
-        Refusal("same shape as gradInput: gradOutput", shape((1, 3), "gradOutput"), "gradOutput", "[2, 3]", "[1, 3]"),
-        Refusal("same shape as gradInput: self", shape((3, 2), "self"), "self", "[2, 3]", "[3, 2]"),
+        Rejected(_LISTED, dtype(D.DOUBLE, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_DOUBLE"),
+        Rejected(_LISTED, dtype(BF16, *_ALIKE), "gradOutput", "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD),
+        Rejected(_LISTED, dtype(D.INT32, "self"), "self", "data type ACL_FLOAT", "ACL_INT32"),
+        Rejected(_PAIRED[0], dtype(other, "gradInput"), "gradOutput", "that of gradInput", "ACL_"),
+        Rejected(_PAIRED[1], dtype(other, "self"), "self", "that of gradInput", "ACL_FLOAT"),
+        Rejected("same shape as gradInput: gradOutput", shape((1, 3), "gradOutput"), "gradOutput", "[2, 3]", "[1, 3]"),
+        Rejected("same shape as gradInput: self", shape((3, 2), "self"), "self", "[2, 3]", "[3, 2]"),
     ),
     together={_PAIRED: dtype(other, "gradInput")},
     accepted=(

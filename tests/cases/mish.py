@@ -31,7 +31,7 @@ from tests.cases.table import (
     Change,
     Curve,
     Example,
-    Refusal,
+    Rejected,
     T,
     dtype,
     every_null,
@@ -66,14 +66,14 @@ MISH = Case(
     dtypes=_DTYPES,
     unsupported=_UNSUPPORTED,
     curves=_CURVES,
-    refusals=(
+    rejected=(
         *forward_rows("null"),
-        Refusal(_LISTED, dtype(D.DOUBLE, "self"), "self", "data type ACL_FLOAT", "ACL_DOUBLE"),
-        Refusal(_LISTED, dtype(BF16, "self", "out"), "self", "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD),
-        Refusal(_LISTED, dtype(D.INT32, "out"), "out", "data type ACL_FLOAT", "ACL_INT32"),
+        Rejected(_LISTED, dtype(D.DOUBLE, "self"), "self", "data type ACL_FLOAT", "ACL_DOUBLE"),
+        Rejected(_LISTED, dtype(BF16, "self", "out"), "self", "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD),
+        Rejected(_LISTED, dtype(D.INT32, "out"), "out", "data type ACL_FLOAT", "ACL_INT32"),
         *forward_rows("dtype"),
-        Refusal("at most 8 dimensions: self, out", shape(NINE, "self", "out"), "self", "at most 8 dimensions", "9"),
-        Refusal("at most 8 dimensions: self, out", shape(NINE, "out"), "out", "at most 8 dimensions", "9"),
+        Rejected("at most 8 dimensions: self, out", shape(NINE, "self", "out"), "self", "at most 8 dimensions", "9"),
+        Rejected("at most 8 dimensions: self, out", shape(NINE, "out"), "out", "at most 8 dimensions", "9"),
         *forward_rows("shape"),
     ),
     accepted=forward_edges(most=8),
@@ -93,13 +93,13 @@ INPLACE_MISH = Case(
     dtypes=_DTYPES,
     unsupported=_UNSUPPORTED,
     curves=_CURVES,
-    refusals=(
+    rejected=(
         *every_null("present: selfRef", "selfRef"),
-        Refusal("data type: selfRef", dtype(D.INT64, "selfRef"), "selfRef", "data type ACL_FLOAT", "ACL_INT64"),
-        Refusal(
+        Rejected("data type: selfRef", dtype(D.INT64, "selfRef"), "selfRef", "data type ACL_FLOAT", "ACL_INT64"),
+        Rejected(
             "data type: selfRef", dtype(BF16, "selfRef"), "selfRef", "data type ACL_FLOAT", "ACL_BF16", products=OLD
         ),
-        Refusal("at most 8 dimensions: selfRef", shape(NINE, "selfRef"), "selfRef", "at most 8 dimensions", "9"),
+        Rejected("at most 8 dimensions: selfRef", shape(NINE, "selfRef"), "selfRef", "at most 8 dimensions", "9"),
     ),
     never_together=frozenset({("present: selfRef", "data type: selfRef")}),
     accepted=in_place_edges(),
@@ -133,19 +133,19 @@ MISH_BACKWARD = Case(
             probes(SAMPLE_X, "-0.093393 -0.108355 0.059217 0.289511 0.600000 0.886424 1.049036 1.069318 1.021107"),
         )
     },
-    refusals=(
+    rejected=(
         *every_null("present: gradOutput, self, gradInput", "gradOutput self gradInput"),
-        Refusal(_HOLDS, dtype(D.INT32, "gradInput"), "gradInput", "ACL_", "ACL_INT32"),
-        Refusal(_GRADIENTS, dtype(D.DOUBLE, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_DOUBLE"),
-        Refusal(_GRADIENTS, dtype(BF16, *_ALIKE), "gradOutput", "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD),
-        Refusal(_GRADIENTS, dtype(D.INT32, "self"), "self", "data type ACL_FLOAT", "ACL_INT32"),
-        Refusal(_GRADIENTS, dtype(D.DOUBLE, "gradInput"), "gradInput", "data type ACL_FLOAT", "ACL_DOUBLE"),
+        Rejected(_HOLDS, dtype(D.INT32, "gradInput"), "gradInput", "ACL_", "ACL_INT32"),
+        Rejected(_GRADIENTS, dtype(D.DOUBLE, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_DOUBLE"),
+        Rejected(_GRADIENTS, dtype(BF16, *_ALIKE), "gradOutput", "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD),
+        Rejected(_GRADIENTS, dtype(D.INT32, "self"), "self", "data type ACL_FLOAT", "ACL_INT32"),
+        Rejected(_GRADIENTS, dtype(D.DOUBLE, "gradInput"), "gradInput", "data type ACL_FLOAT", "ACL_DOUBLE"),
         *(
-            Refusal(f"at most 8 dimensions: {', '.join(_ALIKE)}", shape(NINE, name), name, "at most 8 dimensions", "9")
+            Rejected(f"at most 8 dimensions: {', '.join(_ALIKE)}", shape(NINE, name), name, "at most 8 dimensions", "9")
             for name in _ALIKE
         ),
-        Refusal(_BROADCAST, shape((4, 3), "gradOutput"), "gradOutput", "broadcasts with [2, 3]", "[4, 3]"),
-        Refusal(_BROADCAST_SHAPE, shape((1, 2, 3), "gradInput"), "gradInput", "shape [2, 3]", "[1, 2, 3]"),
+        Rejected(_BROADCAST, shape((4, 3), "gradOutput"), "gradOutput", "broadcasts with [2, 3]", "[4, 3]"),
+        Rejected(_BROADCAST_SHAPE, shape((1, 2, 3), "gradInput"), "gradInput", "shape [2, 3]", "[1, 2, 3]"),
     ),
     never_together=frozenset({(_BROADCAST, _BROADCAST_SHAPE)}),
     mixed=_mixed,

@@ -27,7 +27,7 @@ from tests.cases.table import (
     Case,
     Change,
     Example,
-    Refusal,
+    Rejected,
     Shape,
     T,
     dtype,
@@ -94,7 +94,7 @@ def _edges(gradient: bool) -> tuple[Accepted, ...]:
 _BOTH = ("self", "weight", "out")
 _SIZE = "1 element or one for each channel: weight"
 _SIZES = tuple(
-    Refusal(_SIZE, shape(wrong, "weight"), "weight", "1 element or 3", str(list(wrong)))
+    Rejected(_SIZE, shape(wrong, "weight"), "weight", "1 element or 3", str(list(wrong)))
     for wrong in ((2,), (0,), (2, 2))
 )
 
@@ -107,10 +107,10 @@ PRELU = Case(
     reference=_reference,
     reshape=_rows_and_columns(False),
     mixed=lambda draw, product, arguments: {name: {"dtype": draw(st.sampled_from(FLOATS))} for name in _BOTH},
-    refusals=(
+    rejected=(
         *every_null("present: self, weight, out", "self weight out"),
         *(
-            Refusal(f"data type: {', '.join(_BOTH)}", change, name, "data type ACL_FLOAT", got, products=products)
+            Rejected(f"data type: {', '.join(_BOTH)}", change, name, "data type ACL_FLOAT", got, products=products)
             for name, change, got, products in (
                 ("self", dtype(D.DOUBLE, "self"), "ACL_DOUBLE", (*MODERN, *OLD)),
                 ("self", dtype(BF16, *_BOTH), "ACL_BF16", OLD),
@@ -119,10 +119,10 @@ PRELU = Case(
             )
         ),
         *(
-            Refusal(f"at most 8 dimensions: {', '.join(_BOTH)}", shape(NINE, name), name, "at most 8 dimensions", "9")
+            Rejected(f"at most 8 dimensions: {', '.join(_BOTH)}", shape(NINE, name), name, "at most 8 dimensions", "9")
             for name in _BOTH
         ),
-        Refusal("same shape as self: out", shape((3, 2), "out"), "out", "[2, 3]", "[3, 2]"),
+        Rejected("same shape as self: out", shape((3, 2), "out"), "out", "[2, 3]", "[3, 2]"),
         *_SIZES,
     ),
     accepted=(*_edges(False), Accepted("another type", dtype(other, "out")), Accepted("mixed", dtype(other, "weight"))),
@@ -151,25 +151,25 @@ PRELU_BACKWARD = Case(
     unsupported=dict.fromkeys((Product.ATLAS_200I_500_A2, Product.ATLAS_INFERENCE), (NO_KERNEL, "product")),
     reference=_reference,
     reshape=_rows_and_columns(True),
-    refusals=(
+    rejected=(
         *every_null(f"present: {', '.join(_FIVE)}", " ".join(_FIVE)),
-        Refusal("data type: self", dtype(D.DOUBLE, *_FIVE), "self", "data type ACL_FLOAT", "ACL_DOUBLE"),
-        Refusal("data type: self", dtype(BF16, *_FIVE), "self", "data type ACL_FLOAT", "ACL_BF16", products=OLD),
+        Rejected("data type: self", dtype(D.DOUBLE, *_FIVE), "self", "data type ACL_FLOAT", "ACL_DOUBLE"),
+        Rejected("data type: self", dtype(BF16, *_FIVE), "self", "data type ACL_FLOAT", "ACL_BF16", products=OLD),
         *(
-            Refusal(f"same data type as self: {name}", dtype(other, name), name, "that of self", "ACL_")
+            Rejected(f"same data type as self: {name}", dtype(other, name), name, "that of self", "ACL_")
             for name in _FIVE
             if name != "self"
         ),
         *(
-            Refusal(f"at most 8 dimensions: {', '.join(_FIVE)}", shape(NINE, name), name, "at most 8 dimensions", "9")
+            Rejected(f"at most 8 dimensions: {', '.join(_FIVE)}", shape(NINE, name), name, "at most 8 dimensions", "9")
             for name in _FIVE
         ),
-        Refusal("same shape as self: gradInput", shape((3, 2), "gradInput"), "gradInput", "[2, 3]", "[3, 2]"),
+        Rejected("same shape as self: gradInput", shape((3, 2), "gradInput"), "gradInput", "[2, 3]", "[3, 2]"),
         *_SIZES,
-        Refusal(_SLOPES, shape((1, 3), "gradWeight"), "gradWeight", "shape [3]", "[1, 3]"),
-        Refusal(_SLOPES, shape((1, 1), "weight") | shape((1,), "gradWeight"), "gradWeight", "shape [1, 1]", "[1]"),
-        Refusal(_BROADCAST, shape((4, 3), "gradOutput"), "gradOutput", "broadcasts with [2, 3]", "[4, 3]"),
-        Refusal(_BROADCAST_SHAPE, shape((5, 2, 3), "gradOutput"), "self", "shape [5, 2, 3]", "[2, 3]"),
+        Rejected(_SLOPES, shape((1, 3), "gradWeight"), "gradWeight", "shape [3]", "[1, 3]"),
+        Rejected(_SLOPES, shape((1, 1), "weight") | shape((1,), "gradWeight"), "gradWeight", "shape [1, 1]", "[1]"),
+        Rejected(_BROADCAST, shape((4, 3), "gradOutput"), "gradOutput", "broadcasts with [2, 3]", "[4, 3]"),
+        Rejected(_BROADCAST_SHAPE, shape((5, 2, 3), "gradOutput"), "self", "shape [5, 2, 3]", "[2, 3]"),
     ),
     together={("data type: self", "same data type as self: gradOutput"): dtype(D.DOUBLE, "self")},
     never_together=frozenset({(_BROADCAST, _BROADCAST_SHAPE)}),

@@ -76,7 +76,7 @@ RMS_NORM = Case(
     reference=normalization.rms_forward,
     reshape=_reshape,
     mixed=_mixed,
-    refusals=(
+    rejected=(
         *generated("x gamma yOut rstdOut", _PRODUCTS, _ALONE),
         *(
             _tiling("1 to 8 dimensions: x, gamma", shape(got, name), name, "1 to 8 dimensions", str(len(got)))
@@ -165,7 +165,7 @@ RMS_NORM_GRAD = Case(
     reference=normalization.rms_backward,
     reshape=_reshape_gradient,
     mixed=_mixed,
-    refusals=(
+    rejected=(
         *generated("dy x rstd gamma dxOut dgammaOut", _PRODUCTS, _ALONE),
         *(
             _tiling("1 to 8 dimensions: x, gamma", shape(got, name), name, "1 to 8 dimensions", str(len(got)))

@@ -27,7 +27,7 @@ from tests.cases.table import (
     Case,
     Curve,
     Example,
-    Refusal,
+    Rejected,
     T,
     dtype,
     every_null,
@@ -70,10 +70,10 @@ _X = [0.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 7.0]
 _PRINTED = "0.000000 2.101402 3.152103 4.202804 5.253505 6.304206 7.354907 7.354907"
 
 
-def _listed(x: str, *others: str) -> tuple[Refusal, ...]:
+def _listed(x: str, *others: str) -> tuple[Rejected, ...]:
     return (
-        Refusal(f"data type: {x}", dtype(D.DOUBLE, x, *others), x, "data type ACL_FLOAT", "ACL_DOUBLE"),
-        Refusal(f"data type: {x}", dtype(BF16, x, *others), x, "data type ACL_FLOAT", "ACL_BF16", products=OLD),
+        Rejected(f"data type: {x}", dtype(D.DOUBLE, x, *others), x, "data type ACL_FLOAT", "ACL_DOUBLE"),
+        Rejected(f"data type: {x}", dtype(BF16, x, *others), x, "data type ACL_FLOAT", "ACL_BF16", products=OLD),
     )
 
 
@@ -85,7 +85,7 @@ SELU = Case(
     also=dict.fromkeys(_DTYPES, _INTEGERS),
     unsupported=_UNSUPPORTED,
     curves=_CURVES,
-    refusals=(*forward_rows("null"), *_listed("self", "out"), *forward_rows("dtype", "shape")),
+    rejected=(*forward_rows("null"), *_listed("self", "out"), *forward_rows("dtype", "shape")),
     together={("data type: self", "same data type as self: out"): dtype(D.DOUBLE, "self")},
     accepted=forward_edges(),
     examples=(Example({"self": (T(FLOAT, (4, 2)), _X)}, {}, {"out": _PRINTED}),),
@@ -99,7 +99,7 @@ INPLACE_SELU = Case(
     also=SELU.also,
     unsupported=_UNSUPPORTED,
     curves=_CURVES,
-    refusals=(*every_null("present: selfRef", "selfRef"), *_listed("selfRef")),
+    rejected=(*every_null("present: selfRef", "selfRef"), *_listed("selfRef")),
     never_together=frozenset({("present: selfRef", "data type: selfRef")}),
     accepted=(*in_place_edges(), Accepted("9 dimensions", shape((2, *(1,) * 7, 3), "selfRef"))),
     examples=(),
@@ -127,15 +127,15 @@ SELU_BACKWARD = Case(
     also=dict.fromkeys((*_DTYPES, Product.ATLAS_INFERENCE), _INTEGERS),
     unsupported=dict.fromkeys(OLDEST, (NO_KERNEL, "product")),
     curves=_GRADIENT,
-    refusals=(
+    rejected=(
         *every_null(f"present: {', '.join(_ALIKE)}", " ".join(_ALIKE)),
         *(
-            Refusal(f"same data type as gradOutput: {name}", dtype(other, name), name, "that of gradOutput", "ACL_")
+            Rejected(f"same data type as gradOutput: {name}", dtype(other, name), name, "that of gradOutput", "ACL_")
             for name in _ALIKE[1:]
         ),
         *_listed(*_ALIKE),
-        Refusal("same shape as gradOutput: result", shape((1, 3), "result"), "result", "[2, 3]", "[1, 3]"),
-        Refusal("same shape as gradOutput: gradInput", shape((3, 2), "gradInput"), "gradInput", "[2, 3]", "[3, 2]"),
+        Rejected("same shape as gradOutput: result", shape((1, 3), "result"), "result", "[2, 3]", "[1, 3]"),
+        Rejected("same shape as gradOutput: gradInput", shape((3, 2), "gradInput"), "gradInput", "[2, 3]", "[3, 2]"),
     ),
     accepted=(
         Accepted("empty", shape((0, 4), *_ALIKE)),

@@ -30,7 +30,7 @@ from tests.cases.table import (
     Change,
     Curve,
     Example,
-    Refusal,
+    Rejected,
     T,
     dtype,
     every_null,
@@ -81,13 +81,15 @@ SIGMOID = Case(
     unsupported=_UNSUPPORTED,
     no_kernel=_COMPLEX,
     curves=_CURVES,
-    refusals=(
+    rejected=(
         *every_null("present: self, out", "self out"),
-        Refusal("data type: self", dtype(D.UINT32, "self"), "self", "data type ACL_FLOAT", "ACL_UINT32"),
-        Refusal("data type: self", dtype(BF16, "self", "out"), "self", "data type ACL_FLOAT", "ACL_BF16", products=OLD),
-        Refusal("data type: out", dtype(D.INT16, "out"), "out", "data type ACL_FLOAT", "ACL_INT16"),
-        Refusal("same shape as out: self", shape((3, 2), "out"), "self", "shape [3, 2]", "[2, 3]"),
-        Refusal("at most 8 dimensions: self", shape(NINE, "self", "out"), "self", "at most 8 dimensions", "9"),
+        Rejected("data type: self", dtype(D.UINT32, "self"), "self", "data type ACL_FLOAT", "ACL_UINT32"),
+        Rejected(
+            "data type: self", dtype(BF16, "self", "out"), "self", "data type ACL_FLOAT", "ACL_BF16", products=OLD
+        ),
+        Rejected("data type: out", dtype(D.INT16, "out"), "out", "data type ACL_FLOAT", "ACL_INT16"),
+        Rejected("same shape as out: self", shape((3, 2), "out"), "self", "shape [3, 2]", "[2, 3]"),
+        Rejected("at most 8 dimensions: self", shape(NINE, "self", "out"), "self", "at most 8 dimensions", "9"),
     ),
     together={("same shape as out: self", "at most 8 dimensions: self"): shape(NINE, "self")},
     mixed=_mixed,
@@ -108,13 +110,13 @@ INPLACE_SIGMOID = Case(
     unsupported=_UNSUPPORTED,
     no_kernel=_COMPLEX,
     curves=_CURVES,
-    refusals=(
+    rejected=(
         *every_null("present: selfRef", "selfRef"),
-        Refusal("data type: selfRef", dtype(D.INT64, "selfRef"), "selfRef", "data type ACL_FLOAT", "ACL_INT64"),
-        Refusal(
+        Rejected("data type: selfRef", dtype(D.INT64, "selfRef"), "selfRef", "data type ACL_FLOAT", "ACL_INT64"),
+        Rejected(
             "data type: selfRef", dtype(BF16, "selfRef"), "selfRef", "data type ACL_FLOAT", "ACL_BF16", products=OLD
         ),
-        Refusal("at most 8 dimensions: selfRef", shape(NINE, "selfRef"), "selfRef", "at most 8 dimensions", "9"),
+        Rejected("at most 8 dimensions: selfRef", shape(NINE, "selfRef"), "selfRef", "at most 8 dimensions", "9"),
     ),
     never_together=frozenset({("present: selfRef", "data type: selfRef")}),
     accepted=in_place_edges(),
@@ -146,14 +148,14 @@ SIGMOID_BACKWARD = Case(
             ),
         )
     },
-    refusals=(
+    rejected=(
         *every_null("present: gradOutput, output, gradInput", "gradOutput output gradInput"),
-        Refusal(_LISTED, dtype(D.INT32, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_INT32"),
-        Refusal(_LISTED, dtype(BF16, *_ALIKE), "gradOutput", "data type ACL_FLOAT", "ACL_BF16", products=OLD),
-        Refusal(_LISTED, dtype(D.INT32, "output"), "output", "data type ACL_FLOAT", "ACL_INT32"),
-        Refusal(_LISTED, dtype(D.INT32, "gradInput"), "gradInput", "data type ACL_FLOAT", "ACL_INT32"),
+        Rejected(_LISTED, dtype(D.INT32, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_INT32"),
+        Rejected(_LISTED, dtype(BF16, *_ALIKE), "gradOutput", "data type ACL_FLOAT", "ACL_BF16", products=OLD),
+        Rejected(_LISTED, dtype(D.INT32, "output"), "output", "data type ACL_FLOAT", "ACL_INT32"),
+        Rejected(_LISTED, dtype(D.INT32, "gradInput"), "gradInput", "data type ACL_FLOAT", "ACL_INT32"),
         *(
-            Refusal(
+            Rejected(
                 "at most 8 dimensions: gradOutput, output",
                 shape(NINE, name, "gradInput"),
                 name,
@@ -162,9 +164,9 @@ SIGMOID_BACKWARD = Case(
             )
             for name in ("gradOutput", "output")
         ),
-        Refusal(_PROMOTION, dtype(D.COMPLEX64, "output"), "gradInput", "ACL_COMPLEX64", "ACL_"),
-        Refusal(_BROADCAST, shape((4, 3), "gradOutput"), "gradOutput", "broadcasts with [2, 3]", "[4, 3]"),
-        Refusal(_BROADCAST_SHAPE, shape((1, 2, 3), "gradInput"), "gradInput", "shape [2, 3]", "[1, 2, 3]"),
+        Rejected(_PROMOTION, dtype(D.COMPLEX64, "output"), "gradInput", "ACL_COMPLEX64", "ACL_"),
+        Rejected(_BROADCAST, shape((4, 3), "gradOutput"), "gradOutput", "broadcasts with [2, 3]", "[4, 3]"),
+        Rejected(_BROADCAST_SHAPE, shape((1, 2, 3), "gradInput"), "gradInput", "shape [2, 3]", "[1, 2, 3]"),
     ),
     never_together=frozenset({(_BROADCAST, _BROADCAST_SHAPE)}),
     mixed=_mixed,

@@ -36,7 +36,7 @@ from tests.cases.table import (
     Change,
     Curve,
     Example,
-    Refusal,
+    Rejected,
     T,
     dtype,
     every_null,
@@ -79,10 +79,10 @@ SILU_BACKWARD = Case(
             probes(SAMPLE_X, "-0.088104 -0.090784 0.072329 0.260039 0.500000 0.739961 0.927671 1.090784 1.088104"),
         )
     },
-    refusals=(
+    rejected=(
         *every_null("present: gradOutput, self, gradInput", "gradOutput self gradInput"),
         *(
-            Refusal(
+            Rejected(
                 "data type: gradOutput, self, gradInput",
                 dtype(D.DOUBLE, name),
                 name,
@@ -91,7 +91,7 @@ SILU_BACKWARD = Case(
             )
             for name in ("gradOutput", "self", "gradInput")
         ),
-        Refusal(
+        Rejected(
             _MIXED_FLOAT,
             dtype(FLOAT, "self"),
             "gradInput",
@@ -100,7 +100,7 @@ SILU_BACKWARD = Case(
             products=ONLY_950,
             dtypes=(FLOAT16,),
         ),
-        Refusal(
+        Rejected(
             _MIXED_FLOAT,
             dtype(FLOAT16, "self"),
             "gradInput",
@@ -109,7 +109,7 @@ SILU_BACKWARD = Case(
             products=ONLY_950,
             dtypes=(BF16,),
         ),
-        Refusal(
+        Rejected(
             _PAIRED_GRAD_OUTPUT,
             dtype(other, "gradOutput"),
             "gradOutput",
@@ -117,7 +117,7 @@ SILU_BACKWARD = Case(
             "ACL_FLOAT",
             products=NOT_950,
         ),
-        Refusal(
+        Rejected(
             _PAIRED_GRAD_OUTPUT,
             dtype(other, "gradInput"),
             "gradOutput",
@@ -125,7 +125,7 @@ SILU_BACKWARD = Case(
             "ACL_",
             products=ONLY_950,
         ),
-        Refusal(
+        Rejected(
             _PAIRED_SELF,
             dtype(other, "self"),
             "self",
@@ -133,7 +133,7 @@ SILU_BACKWARD = Case(
             "ACL_FLOAT",
             products=NOT_950,
         ),
-        Refusal(
+        Rejected(
             "data type: self, gradOutput",
             dtype(BF16, "gradOutput", "self", "gradInput"),
             "self",
@@ -141,15 +141,15 @@ SILU_BACKWARD = Case(
             "ACL_BF16",
             products=OLD,
         ),
-        Refusal(
+        Rejected(
             "at most 8 dimensions: gradOutput, self",
             shape(NINE, "gradOutput", "self", "gradInput"),
             "gradOutput",
             "at most 8 dimensions",
             "9",
         ),
-        Refusal("at most 8 dimensions: gradOutput, self", shape(NINE, "self"), "self", "at most 8 dimensions", "9"),
-        Refusal(
+        Rejected("at most 8 dimensions: gradOutput, self", shape(NINE, "self"), "self", "at most 8 dimensions", "9"),
+        Rejected(
             "same shape as gradInput: gradOutput" + NOT_ON_950,
             shape((1, 3), "gradOutput"),
             "gradOutput",
@@ -157,7 +157,7 @@ SILU_BACKWARD = Case(
             "[1, 3]",
             products=NOT_950,
         ),
-        Refusal(
+        Rejected(
             "same shape as gradInput: self" + NOT_ON_950,
             shape((3,), "self"),
             "self",
@@ -165,7 +165,7 @@ SILU_BACKWARD = Case(
             "[3]",
             products=NOT_950,
         ),
-        Refusal(
+        Rejected(
             "broadcasts with self: gradOutput" + ON_950,
             shape((4, 3), "gradOutput"),
             "gradOutput",
@@ -173,7 +173,7 @@ SILU_BACKWARD = Case(
             "[4, 3]",
             products=ONLY_950,
         ),
-        Refusal(
+        Rejected(
             "broadcast shape of gradOutput and self: gradInput" + ON_950,
             shape((1, 2, 3), "gradInput"),
             "gradInput",
@@ -238,7 +238,7 @@ SILU = Case(
             probes(SAMPLE_X, "-0.142278 -0.238406 -0.268941 -0.188770 0.000000 0.311230 0.731059 1.761594 2.857722"),
         )
     },
-    refusals=forward_rows("null", "lists", "dtype", "bfloat16", "shape"),
+    rejected=forward_rows("null", "lists", "dtype", "bfloat16", "shape"),
     together={("same data type as self: out", "data type: self"): dtype(BF16, "self")},
     accepted=forward_edges(),
     examples=(),

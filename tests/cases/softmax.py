@@ -31,7 +31,7 @@ from tests.cases.table import (
     Case,
     Change,
     Example,
-    Refusal,
+    Rejected,
     T,
     dtype,
     every_null,
@@ -103,9 +103,9 @@ def _unwritten(arguments: Arguments) -> frozenset[str]:
     return frozenset({"out"} if any(0 in tensor.shape for tensor in inputs) else ())
 
 
-def _dims(of: str, where: str) -> tuple[Refusal, ...]:
+def _dims(of: str, where: str) -> tuple[Rejected, ...]:
     return tuple(
-        Refusal(f"dimension of {of}: dim{where}", {"dim": dim}, "dim", "from -2 to 1", str(dim))
+        Rejected(f"dimension of {of}: dim{where}", {"dim": dim}, "dim", "from -2 to 1", str(dim))
         for dim in (-3, 2, 2**32)
     )
 
@@ -136,14 +136,14 @@ _BACKWARD_SUPPORT = {
 }
 
 
-def _data_types(where: str) -> tuple[Refusal, ...]:
+def _data_types(where: str) -> tuple[Rejected, ...]:
     check = f"data type: self, out{where}"
     return tuple(
-        refusal
+        rejection
         for name in ("self", "out")
-        for refusal in (
-            Refusal(check, dtype(D.INT64, name), name, "data type ACL_FLOAT", "ACL_INT64"),
-            Refusal(check, dtype(BF16, name), name, "ACL_DOUBLE on", "ACL_BF16", products=OLD),
+        for rejection in (
+            Rejected(check, dtype(D.INT64, name), name, "data type ACL_FLOAT", "ACL_INT64"),
+            Rejected(check, dtype(BF16, name), name, "ACL_DOUBLE on", "ACL_BF16", products=OLD),
         )
     )
 
@@ -159,12 +159,12 @@ SOFTMAX = Case(
     reference=_softmax,
     mixed=_mixed,
     unwritten=_unwritten,
-    refusals=(
+    rejected=(
         *every_null("present: self, out", "self out"),
         *_data_types(_FULL),
         *_dims("self", _FULL),
-        Refusal(f"at most 8 dimensions: self{_FULL}", shape(NINE, "self"), "self", "at most 8", "9"),
-        Refusal(f"same shape as self: out{_FULL}", shape((3, 2), "out"), "out", "shape [2, 3]", "[3, 2]"),
+        Rejected(f"at most 8 dimensions: self{_FULL}", shape(NINE, "self"), "self", "at most 8", "9"),
+        Rejected(f"same shape as self: out{_FULL}", shape((3, 2), "out"), "out", "shape [2, 3]", "[3, 2]"),
     ),
     accepted=(*_edges("self"), Accepted("empty, with nothing else looked at", _NOTHING_LOOKED_AT)),
     examples=(
@@ -189,16 +189,16 @@ LOG_SOFTMAX = Case(
     reference=_log_softmax,
     mixed=_mixed,
     unwritten=_unwritten,
-    refusals=(
+    rejected=(
         *every_null("present: self, out", "self out"),
         *_dims("self", ""),
         *_data_types(""),
         *(
-            Refusal("at most 8 dimensions: self, out", shape(NINE, name), name, "at most 8", "9")
+            Rejected("at most 8 dimensions: self, out", shape(NINE, name), name, "at most 8", "9")
             for name in ("self", "out")
         ),
-        Refusal("same shape as self: out", shape((3, 2), "out"), "out", "shape [2, 3]", "[3, 2]"),
-        Refusal("same shape as self: out", shape((2, 0), "self"), "out", "shape [2, 0]", "[2, 3]"),
+        Rejected("same shape as self: out", shape((3, 2), "out"), "out", "shape [2, 3]", "[3, 2]"),
+        Rejected("same shape as self: out", shape((2, 0), "self"), "out", "shape [2, 0]", "[2, 3]"),
     ),
     accepted=_edges("self"),
     examples=(
@@ -218,28 +218,30 @@ LOG_SOFTMAX = Case(
 _SPARED, _EMPTY = " (unless an input is empty, but for Ascend 950)", " (unless an input is empty)"
 
 
-def _types_of_gradient(*names: str) -> tuple[Refusal, ...]:
+def _types_of_gradient(*names: str) -> tuple[Rejected, ...]:
     check = f"data type: {', '.join(names)}{_SPARED}"
-    first, second = (Refusal(check, dtype(D.DOUBLE, name), name, "data type ACL_FLOAT", "ACL_DOUBLE") for name in names)
+    first, second = (
+        Rejected(check, dtype(D.DOUBLE, name), name, "data type ACL_FLOAT", "ACL_DOUBLE") for name in names
+    )
     like = f"same data type as gradOutput: output{_SPARED}"
     return (
         first,
-        Refusal(check, dtype(BF16, *names), names[0], "ACL_FLOAT16 on", "ACL_BF16", products=OLD),
+        Rejected(check, dtype(BF16, *names), names[0], "ACL_FLOAT16 on", "ACL_BF16", products=OLD),
         second,
-        Refusal(like, dtype(other, "output"), "output", "that of gradOutput", "ACL_FLOAT"),
+        Rejected(like, dtype(other, "output"), "output", "that of gradOutput", "ACL_FLOAT"),
     )
 
 
 _SHAPES_OF_GRADIENT = (
     *(
-        Refusal(f"at most 8 dimensions: gradOutput, output{_SPARED}", shape(NINE, name), name, "at most 8", "9")
+        Rejected(f"at most 8 dimensions: gradOutput, output{_SPARED}", shape(NINE, name), name, "at most 8", "9")
         for name in _INPUTS
     ),
     *(
-        Refusal(f"same shape as gradOutput: {name}{_SPARED}", shape((2, 4), name), name, "shape [2, 3]", "[2, 4]")
+        Rejected(f"same shape as gradOutput: {name}{_SPARED}", shape((2, 4), name), name, "shape [2, 3]", "[2, 4]")
         for name in ("output", "out")
     ),
-    Refusal(
+    Rejected(
         f"same shape as gradOutput: out{_SPARED}",
         shape((2, 0), *_INPUTS),
         "out",
@@ -248,7 +250,7 @@ _SHAPES_OF_GRADIENT = (
         products=ONLY_950,
     ),
 )
-_NUMBERS = Refusal(
+_NUMBERS = Rejected(
     f"data type of numbers: out{_EMPTY}", dtype(D.FLOAT8_E5M2, "out"), "out", "of numbers", "ACL_FLOAT8_E5M2", NO_KERNEL
 )
 _OUT_NOT_LOOKED_AT = Accepted("empty, with another out", shape((2, 0), *_INPUTS), NOT_950)
@@ -265,7 +267,7 @@ SOFTMAX_BACKWARD = Case(
     reference=_softmax,
     mixed=_mixed,
     unwritten=_unwritten,
-    refusals=(
+    rejected=(
         *every_null("present: gradOutput, output, out", "gradOutput output out"),
         *_types_of_gradient("gradOutput", "output"),
         *_dims("gradOutput", _SPARED),
@@ -290,7 +292,7 @@ LOG_SOFTMAX_BACKWARD = Case(
     reference=_log_softmax,
     mixed=_mixed,
     unwritten=_unwritten,
-    refusals=(
+    rejected=(
         *every_null("present: output, gradOutput, out", "output gradOutput out"),
         *_types_of_gradient("output", "gradOutput"),
         *_SHAPES_OF_GRADIENT,

@@ -31,7 +31,7 @@ from tests.cases.table import (
     Change,
     Curve,
     Example,
-    Refusal,
+    Rejected,
     T,
     dtype,
     every_null,
@@ -58,7 +58,7 @@ def _scalars(beta: float, threshold: float) -> dict[str, Any]:
 
 
 _REAL = tuple(
-    Refusal("real number: beta, threshold", {name: scalar(1, d)}, name, "a real number", d.c_name)
+    Rejected("real number: beta, threshold", {name: scalar(1, d)}, name, "a real number", d.c_name)
     for name, d in (("beta", D.COMPLEX64), ("threshold", D.COMPLEX128))
 )
 _USUAL, _STEEP, _MIRRORED = (1.0, 20.0), (2.0, 3.0), (-1.5, 1.0)
@@ -94,14 +94,16 @@ SOFTPLUS = Case(
             "-3.000000 -2.000000 -1.000000 -0.757914 -0.462098 -0.257914 -0.134276 -0.032392 -0.007365",
         ),
     },
-    refusals=(
+    rejected=(
         *every_null("present: self, beta, threshold, out", "self beta threshold out"),
-        Refusal("data type: self", dtype(D.DOUBLE, "self"), "self", "data type ACL_FLOAT", "ACL_DOUBLE"),
-        Refusal("data type: self", dtype(BF16, "self", "out"), "self", "data type ACL_FLOAT", "ACL_BF16", products=OLD),
+        Rejected("data type: self", dtype(D.DOUBLE, "self"), "self", "data type ACL_FLOAT", "ACL_DOUBLE"),
+        Rejected(
+            "data type: self", dtype(BF16, "self", "out"), "self", "data type ACL_FLOAT", "ACL_BF16", products=OLD
+        ),
         *_REAL,
-        Refusal("holds the result: out", dtype(D.INT64, "out"), "out", "ACL_FLOAT", "ACL_INT64", dtypes=(FLOAT,)),
-        Refusal("at most 8 dimensions: self", shape(NINE, "self", "out"), "self", "at most 8 dimensions", "9"),
-        Refusal("same shape as self: out", shape((3, 2), "out"), "out", "shape [2, 3]", "[3, 2]"),
+        Rejected("holds the result: out", dtype(D.INT64, "out"), "out", "ACL_FLOAT", "ACL_INT64", dtypes=(FLOAT,)),
+        Rejected("at most 8 dimensions: self", shape(NINE, "self", "out"), "self", "at most 8 dimensions", "9"),
+        Rejected("same shape as self: out", shape((3, 2), "out"), "out", "shape [2, 3]", "[3, 2]"),
     ),
     together={("at most 8 dimensions: self", "same shape as self: out"): shape(NINE, "self")},
     mixed=lambda draw, product, arguments: dtype(draw(st.sampled_from((*FLOATS, D.DOUBLE))), "out"),
@@ -159,23 +161,23 @@ SOFTPLUS_BACKWARD = Case(
             "1.000000 1.000000 1.000000 0.679179 0.500000 0.320821 0.182426 0.047426 0.010987",
         ),
     },
-    refusals=(
+    rejected=(
         *every_null(
             "present: gradOutput, self, beta, threshold, gradInput", "gradOutput self beta threshold gradInput"
         ),
-        Refusal("data type: gradOutput", dtype(D.INT32, "gradOutput"), "gradOutput", "ACL_FLOAT", "ACL_INT32"),
-        Refusal(
+        Rejected("data type: gradOutput", dtype(D.INT32, "gradOutput"), "gradOutput", "ACL_FLOAT", "ACL_INT32"),
+        Rejected(
             "data type: gradOutput", dtype(BF16, *_ALIKE), "gradOutput", "data type ACL_FLOAT", "ACL_BF16", products=OLD
         ),
-        Refusal("data type: self", dtype(D.COMPLEX64, "self"), "self", "data type ACL_FLOAT", "ACL_COMPLEX64"),
-        Refusal("data type: gradInput", dtype(D.INT32, "gradInput"), "gradInput", "ACL_FLOAT", "ACL_INT32"),
+        Rejected("data type: self", dtype(D.COMPLEX64, "self"), "self", "data type ACL_FLOAT", "ACL_COMPLEX64"),
+        Rejected("data type: gradInput", dtype(D.INT32, "gradInput"), "gradInput", "ACL_FLOAT", "ACL_INT32"),
         *_REAL,
         *(
-            Refusal(f"at most 8 dimensions: {', '.join(_ALIKE)}", shape(NINE, name), name, "at most 8 dimensions", "9")
+            Rejected(f"at most 8 dimensions: {', '.join(_ALIKE)}", shape(NINE, name), name, "at most 8 dimensions", "9")
             for name in _ALIKE
         ),
-        Refusal("same shape as gradOutput: self", shape((1, 3), "self"), "self", "[2, 3]", "[1, 3]"),
-        Refusal("same shape as self: gradInput", shape((3, 2), "gradInput"), "gradInput", "[2, 3]", "[3, 2]"),
+        Rejected("same shape as gradOutput: self", shape((1, 3), "self"), "self", "[2, 3]", "[1, 3]"),
+        Rejected("same shape as self: gradInput", shape((3, 2), "gradInput"), "gradInput", "[2, 3]", "[3, 2]"),
     ),
     mixed=_mixed,
     accepted=(

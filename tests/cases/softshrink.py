@@ -29,7 +29,7 @@ from tests.cases.table import (
     Case,
     Curve,
     Example,
-    Refusal,
+    Rejected,
     T,
     dtype,
     every_null,
@@ -42,7 +42,7 @@ from tests.cases.table import (
 _SAMPLE = (T(FLOAT, (4, 2)), [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8])
 _DTYPES = dict.fromkeys(MODERN, FLOATS) | dict.fromkeys(OLD[1:], (FLOAT, FLOAT16))
 _UNSUPPORTED = dict.fromkeys(OLDEST, (NO_KERNEL, "product"))
-_NEGATIVE = Refusal("not negative: lambd", {"lambd": scalar(-0.5)}, "lambd", "a number of 0 or more", "-0.5")
+_NEGATIVE = Rejected("not negative: lambd", {"lambd": scalar(-0.5)}, "lambd", "a number of 0 or more", "-0.5")
 _NUMBERS = (
     Accepted("lambd of -0", {"lambd": scalar(-0.0)}),
     Accepted("integer lambd", {"lambd": scalar(1, D.UINT8)}),
@@ -71,7 +71,7 @@ SOFTSHRINK = Case(
             1.0, 1.0, "-2.000000 -1.000000 0.000000 0.000000 0.000000 0.000000 0.000000 1.000000 2.000000"
         ),
     },
-    refusals=(
+    rejected=(
         *every_null("present: self, lambd, out", "self lambd out"),
         *forward_rows("lists", "shape", "rank"),
         _NEGATIVE,
@@ -104,11 +104,11 @@ SHRINK = Case(
             (1.0, "-2.750000 -1.750000 0.000000 0.000000 0.000000 0.000000 0.000000 1.750000 2.750000"),
         )
     },
-    refusals=(
+    rejected=(
         *every_null("present: self, lambd, bias, out", "self lambd bias out"),
-        Refusal(_LISTED, dtype(D.DOUBLE, "self", "out"), "self", "data type ACL_FLOAT", "ACL_DOUBLE"),
-        Refusal(_LISTED, dtype(BF16, "self", "out"), "self", "data type ACL_FLOAT", "ACL_BF16"),
-        Refusal(_LISTED, dtype(BF16, "out"), "out", "data type ACL_FLOAT", "ACL_BF16"),
+        Rejected(_LISTED, dtype(D.DOUBLE, "self", "out"), "self", "data type ACL_FLOAT", "ACL_DOUBLE"),
+        Rejected(_LISTED, dtype(BF16, "self", "out"), "self", "data type ACL_FLOAT", "ACL_BF16"),
+        Rejected(_LISTED, dtype(BF16, "out"), "out", "data type ACL_FLOAT", "ACL_BF16"),
         *forward_rows("shape"),
         _NEGATIVE,
         *forward_rows("format"),
@@ -146,15 +146,15 @@ SOFTSHRINK_BACKWARD = Case(
             gate(0.5), {"lambd": scalar(0.5)}, (-0.5, 0.5), (1.0, 1.0), probes(SAMPLE_X, SHRUNK), selects=True
         )
     },
-    refusals=(
+    rejected=(
         *every_null("present: gradOutput, self, lambd, gradInput", "gradOutput self lambd gradInput"),
-        Refusal(_BOTH, dtype(D.INT32, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_INT32"),
-        Refusal(_BOTH, dtype(BF16, *_ALIKE), "gradOutput", "data type ACL_FLOAT", "ACL_BF16", products=OLD),
-        *(Refusal(_BOTH, dtype(D.INT32, name), name, "data type ACL_FLOAT", "ACL_INT32") for name in _ALIKE[1:]),
-        Refusal(_PROMOTED, dtype(other, "gradInput"), "gradInput", "promotion of gradOutput and self", "ACL_FLOAT"),
-        Refusal(_PROMOTED, dtype(FLOAT, "self"), "gradInput", "data type ACL_FLOAT", "ACL_FLOAT16", dtypes=(FLOAT16,)),
+        Rejected(_BOTH, dtype(D.INT32, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_INT32"),
+        Rejected(_BOTH, dtype(BF16, *_ALIKE), "gradOutput", "data type ACL_FLOAT", "ACL_BF16", products=OLD),
+        *(Rejected(_BOTH, dtype(D.INT32, name), name, "data type ACL_FLOAT", "ACL_INT32") for name in _ALIKE[1:]),
+        Rejected(_PROMOTED, dtype(other, "gradInput"), "gradInput", "promotion of gradOutput and self", "ACL_FLOAT"),
+        Rejected(_PROMOTED, dtype(FLOAT, "self"), "gradInput", "data type ACL_FLOAT", "ACL_FLOAT16", dtypes=(FLOAT16,)),
         *(
-            Refusal(
+            Rejected(
                 "at most 8 dimensions: gradOutput, self",
                 shape(NINE, name, "gradInput"),
                 name,
@@ -163,10 +163,10 @@ SOFTSHRINK_BACKWARD = Case(
             )
             for name in ("gradOutput", "self")
         ),
-        Refusal(_BROADCAST, shape((4, 3), "gradOutput"), "gradOutput", "broadcasts with [2, 3]", "[4, 3]"),
-        Refusal(_BROADCAST_SHAPE, shape((1, 2, 3), "gradInput"), "gradInput", "shape [2, 3]", "[1, 2, 3]"),
+        Rejected(_BROADCAST, shape((4, 3), "gradOutput"), "gradOutput", "broadcasts with [2, 3]", "[4, 3]"),
+        Rejected(_BROADCAST_SHAPE, shape((1, 2, 3), "gradInput"), "gradInput", "shape [2, 3]", "[1, 2, 3]"),
         _NEGATIVE,
-        Refusal("not negative: lambd", {"lambd": scalar(-1.0)} | shape((0, 3), *_ALIKE), "lambd", "0 or more", "-1.0"),
+        Rejected("not negative: lambd", {"lambd": scalar(-1.0)} | shape((0, 3), *_ALIKE), "lambd", "0 or more", "-1.0"),
     ),
     never_together=frozenset({(_BROADCAST, _BROADCAST_SHAPE)}),
     mixed=mixed_operands,

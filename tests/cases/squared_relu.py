@@ -20,7 +20,7 @@ from tests.cases.table import (
     Case,
     Curve,
     Example,
-    Refusal,
+    Rejected,
     T,
     dtype,
     every_null,
@@ -46,13 +46,13 @@ SQUARED_RELU = Case(
             probes(SAMPLE_X, "0.000000 0.000000 0.000000 0.000000 0.000000 0.250000 1.000000 4.000000 9.000000"),
         )
     },
-    refusals=(
+    rejected=(
         *every_null("present: input, out", "input out"),
-        Refusal("kernel of the product", {}, "product", "a kernel", "Atlas", NO_KERNEL_FOUND, OLD),
-        Refusal("data type: input", dtype(D.DOUBLE, *_BOTH), "input", "ACL_FLOAT", "ACL_DOUBLE", products=MODERN),
-        Refusal("same data type as input: out", dtype(other, "out"), "out", "that of input", "ACL_", products=MODERN),
+        Rejected("kernel of the product", {}, "product", "a kernel", "Atlas", NO_KERNEL_FOUND, OLD),
+        Rejected("data type: input", dtype(D.DOUBLE, *_BOTH), "input", "ACL_FLOAT", "ACL_DOUBLE", products=MODERN),
+        Rejected("same data type as input: out", dtype(other, "out"), "out", "that of input", "ACL_", products=MODERN),
         *(
-            Refusal(
+            Rejected(
                 "format that counts as ND: input, out",
                 {name: {"format": Format.FORMAT_NDHWC}},
                 name,
@@ -62,9 +62,9 @@ SQUARED_RELU = Case(
             )
             for name in _BOTH
         ),
-        Refusal("at least 1 dimension: input", shape((), *_BOTH), "input", "1 dimension", "0", products=MODERN),
-        Refusal("at most 8 dimensions: input", shape(NINE, *_BOTH), "input", "at most 8", "9", products=MODERN),
-        Refusal("same shape as input: out", shape((3, 2), "out"), "out", "[2, 3]", "[3, 2]", products=MODERN),
+        Rejected("at least 1 dimension: input", shape((), *_BOTH), "input", "1 dimension", "0", products=MODERN),
+        Rejected("at most 8 dimensions: input", shape(NINE, *_BOTH), "input", "at most 8", "9", products=MODERN),
+        Rejected("same shape as input: out", shape((3, 2), "out"), "out", "[2, 3]", "[3, 2]", products=MODERN),
     ),
     together={
         ("kernel of the product", "data type: input"): dtype(D.DOUBLE, "input"),

@@ -28,7 +28,7 @@ from tests.cases.table import (
     Case,
     Change,
     Example,
-    Refusal,
+    Rejected,
     Shape,
     T,
     dtype,
@@ -73,24 +73,24 @@ def _any_dim(draw: st.DrawFn, product: Product, arguments: Arguments) -> Change:
     return _shapes(half, draw(st.integers(-len(half), len(half) - 1)), gradient)
 
 
-def _rows(*names: str) -> tuple[Refusal, ...]:
+def _rows(*names: str) -> tuple[Rejected, ...]:
     """Return the failing calls up to those of shapes; x is among the names, the output is the last."""
     listed, formats = ", ".join(names), (Format.FORMAT_NC1HWC0, Format.FORMAT_NDHWC, Format.FORMAT_HWCN)
     dims = "dimension of x: dim"
     return (
         *every_null(f"present: {listed}", " ".join(names)),
-        Refusal("kernel of the product", {}, "product", "a kernel", "Atlas", NO_KERNEL_FOUND, _UNSUPPORTED),
-        Refusal("data type: x", dtype(D.DOUBLE, "x"), "x", "ACL_FLOAT", "ACL_DOUBLE", products=_SUPPORTED),
-        Refusal("data type: x", dtype(BF16, *names), "x", "ACL_FLOAT or ACL_FLOAT16", "BF16", products=_INFERENCE),
+        Rejected("kernel of the product", {}, "product", "a kernel", "Atlas", NO_KERNEL_FOUND, _UNSUPPORTED),
+        Rejected("data type: x", dtype(D.DOUBLE, "x"), "x", "ACL_FLOAT", "ACL_DOUBLE", products=_SUPPORTED),
+        Rejected("data type: x", dtype(BF16, *names), "x", "ACL_FLOAT or ACL_FLOAT16", "BF16", products=_INFERENCE),
         *(
-            Refusal(
+            Rejected(
                 f"same data type as x: {name}", dtype(other, name), name, "that of x", "ACL_", products=_SUPPORTED
             )
             for name in names
             if name != "x"
         ),
         *(
-            Refusal(
+            Rejected(
                 f"format that counts as ND: {listed}",
                 {name: {"format": label}},
                 name,
@@ -100,16 +100,16 @@ def _rows(*names: str) -> tuple[Refusal, ...]:
             )
             for name, label in zip(names, formats, strict=False)
         ),
-        Refusal("at least 1 dimension: x", shape((), "x", "out"), "x", "1 dimension", "0", products=_SUPPORTED),
-        Refusal(dims, {"dim": -3}, "dim", "from -2 to 1", "-3", products=_SUPPORTED),
-        Refusal(dims, {"dim": 2}, "dim", "from -2 to 1", "2", products=_SUPPORTED),
-        Refusal(dims, {"dim": 2**32}, "dim", "from -2 to 1", "4294967296", products=_SUPPORTED),
-        Refusal(dims, {"dim": 2} | shape((0, 2), *names), "dim", "from -2 to 1", "2", products=_SUPPORTED),
-        Refusal(
+        Rejected("at least 1 dimension: x", shape((), "x", "out"), "x", "1 dimension", "0", products=_SUPPORTED),
+        Rejected(dims, {"dim": -3}, "dim", "from -2 to 1", "-3", products=_SUPPORTED),
+        Rejected(dims, {"dim": 2}, "dim", "from -2 to 1", "2", products=_SUPPORTED),
+        Rejected(dims, {"dim": 2**32}, "dim", "from -2 to 1", "4294967296", products=_SUPPORTED),
+        Rejected(dims, {"dim": 2} | shape((0, 2), *names), "dim", "from -2 to 1", "2", products=_SUPPORTED),
+        Rejected(
             _ALIGNED, shape((2, 8), "x"), "x", "multiples of 64 bytes", "", TILING, products=_INFERENCE
         ),
-        Refusal(_EVEN, shape((3, 64), "x") | {"dim": 0}, "x", "even size", "3", TILING, products=_SUPPORTED),
-        Refusal(_EVEN, shape((2, 63), "x"), "x", "even size", "63", TILING, products=MODERN),
+        Rejected(_EVEN, shape((3, 64), "x") | {"dim": 0}, "x", "even size", "3", TILING, products=_SUPPORTED),
+        Rejected(_EVEN, shape((2, 63), "x"), "x", "even size", "63", TILING, products=MODERN),
     )  # fmt: skip
 
 
@@ -144,10 +144,10 @@ SWI_GLU = Case(
     reference=_reference,
     reshape=_rows_and_columns(False),
     mixed=_any_dim,
-    refusals=(
+    rejected=(
         *_rows("x", "out"),
         *(
-            Refusal("half of x: out", shape(wrong, "out"), "out", "shape [2, 32]", got, INVALID, _SUPPORTED)
+            Rejected("half of x: out", shape(wrong, "out"), "out", "shape [2, 32]", got, INVALID, _SUPPORTED)
             for wrong, got in (((2, 64), "[2, 64]"), ((32,), "[32]"), ((0,), "[0]"))
         ),
     ),
@@ -175,14 +175,14 @@ SWI_GLU_GRAD = Case(
     reference=_reference,
     reshape=_rows_and_columns(True),
     mixed=_any_dim,
-    refusals=(
+    rejected=(
         *_rows("yGrad", "x", "out"),
         *(
-            Refusal("half of x: yGrad", shape(wrong, "yGrad"), "yGrad", "shape [2, 32]", got, TILING, _SUPPORTED)
+            Rejected("half of x: yGrad", shape(wrong, "yGrad"), "yGrad", "shape [2, 32]", got, TILING, _SUPPORTED)
             for wrong, got in (((2, 64), "[2, 64]"), ((32,), "[32]"), ((1, 2, 32), "[1, 2, 32]"))
         ),
-        Refusal("same shape as x: out", shape((2, 32), "out"), "out", "[2, 64]", "[2, 32]", INVALID, _SUPPORTED),
-        Refusal(
+        Rejected("same shape as x: out", shape((2, 32), "out"), "out", "[2, 64]", "[2, 32]", INVALID, _SUPPORTED),
+        Rejected(
             "at most 8 dimensions: x",
             _shapes((1,) * 8 + (32,), -1, True),
             "x",

@@ -27,7 +27,7 @@ from tests.cases.table import (
     Case,
     Curve,
     Example,
-    Refusal,
+    Rejected,
     T,
     dtype,
     every_null,
@@ -57,7 +57,7 @@ _ZERO = -1.27846454276
 _LISTED = "data type: self, out"
 _DTYPES = dict.fromkeys(MODERN, FLOATS) | dict.fromkeys(OLD[1:], (FLOAT, FLOAT16))
 _UNSUPPORTED = dict.fromkeys(OLDEST, (NO_KERNEL, "product"))
-_COMPLEX = Refusal(
+_COMPLEX = Rejected(
     "real number: betaOptional",
     {"betaOptional": scalar(1, D.COMPLEX64)},
     "betaOptional",
@@ -91,16 +91,16 @@ SWISH = Case(
     dtypes=_DTYPES,
     unsupported=_UNSUPPORTED,
     curves=_curves(_VALUES, gradient=False),
-    refusals=(
+    rejected=(
         *every_null("present: self, out", "self out"),
-        Refusal(_LISTED, dtype(D.DOUBLE, "self"), "self", "data type ACL_FLOAT", "ACL_DOUBLE"),
-        Refusal(_LISTED, dtype(BF16, "self", "out"), "self", "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD),
-        Refusal(_LISTED, dtype(D.INT32, "out"), "out", "data type ACL_FLOAT", "ACL_INT32"),
-        Refusal("same data type as self: out", dtype(other, "out"), "out", "that of self", "ACL_FLOAT"),
+        Rejected(_LISTED, dtype(D.DOUBLE, "self"), "self", "data type ACL_FLOAT", "ACL_DOUBLE"),
+        Rejected(_LISTED, dtype(BF16, "self", "out"), "self", "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD),
+        Rejected(_LISTED, dtype(D.INT32, "out"), "out", "data type ACL_FLOAT", "ACL_INT32"),
+        Rejected("same data type as self: out", dtype(other, "out"), "out", "that of self", "ACL_FLOAT"),
         _COMPLEX,
-        Refusal("at most 8 dimensions: self, out", shape(NINE, "self", "out"), "self", "at most 8 dimensions", "9"),
-        Refusal("at most 8 dimensions: self, out", shape(NINE, "out"), "out", "at most 8 dimensions", "9"),
-        Refusal("same shape as out: self", shape((3, 2), "out"), "self", "shape [3, 2]", "[2, 3]"),
+        Rejected("at most 8 dimensions: self, out", shape(NINE, "self", "out"), "self", "at most 8 dimensions", "9"),
+        Rejected("at most 8 dimensions: self, out", shape(NINE, "out"), "out", "at most 8 dimensions", "9"),
+        Rejected("same shape as out: self", shape((3, 2), "out"), "self", "shape [3, 2]", "[2, 3]"),
     ),
     accepted=(
         *forward_edges(most=8),
@@ -131,20 +131,20 @@ SWISH_BACKWARD = Case(
     dtypes=_DTYPES,
     unsupported=_UNSUPPORTED,
     curves=_curves(_SLOPES, gradient=True),
-    refusals=(
+    rejected=(
         *every_null("present: gradOutput, self, gradInput", "gradOutput self gradInput"),
-        Refusal(_GRADIENTS, dtype(D.DOUBLE, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_DOUBLE"),
-        Refusal(_GRADIENTS, dtype(BF16, *_ALIKE), "gradOutput", "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD),
-        Refusal(_GRADIENTS, dtype(D.INT32, "self"), "self", "data type ACL_FLOAT", "ACL_INT32"),
+        Rejected(_GRADIENTS, dtype(D.DOUBLE, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_DOUBLE"),
+        Rejected(_GRADIENTS, dtype(BF16, *_ALIKE), "gradOutput", "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD),
+        Rejected(_GRADIENTS, dtype(D.INT32, "self"), "self", "data type ACL_FLOAT", "ACL_INT32"),
         _COMPLEX,
-        Refusal(_PAIRED[0], dtype(other, "gradInput"), "gradOutput", "that of gradInput", "ACL_"),
-        Refusal(_PAIRED[1], dtype(other, "self"), "self", "that of gradInput", "ACL_FLOAT"),
+        Rejected(_PAIRED[0], dtype(other, "gradInput"), "gradOutput", "that of gradInput", "ACL_"),
+        Rejected(_PAIRED[1], dtype(other, "self"), "self", "that of gradInput", "ACL_FLOAT"),
         *(
-            Refusal(f"at most 8 dimensions: {', '.join(_ALIKE)}", shape(NINE, name), name, "at most 8 dimensions", "9")
+            Rejected(f"at most 8 dimensions: {', '.join(_ALIKE)}", shape(NINE, name), name, "at most 8 dimensions", "9")
             for name in _ALIKE
         ),
-        Refusal("same shape as gradInput: gradOutput", shape((1, 3), "gradOutput"), "gradOutput", "[2, 3]", "[1, 3]"),
-        Refusal("same shape as gradInput: self", shape((3, 2), "self"), "self", "[2, 3]", "[3, 2]"),
+        Rejected("same shape as gradInput: gradOutput", shape((1, 3), "gradOutput"), "gradOutput", "[2, 3]", "[1, 3]"),
+        Rejected("same shape as gradInput: self", shape((3, 2), "self"), "self", "[2, 3]", "[3, 2]"),
     ),
     together={_PAIRED: dtype(other, "gradInput")},
     accepted=(

@@ -31,7 +31,7 @@ PRODUCTS = tuple(SOC_NAMES)
 A2_CLASS = (Product.ATLAS_A3, Product.ATLAS_A2)
 MODERN = (Product.ASCEND_950, *A2_CLASS)
 FLOAT, FLOAT16, BF16 = FLOATS = D.FLOAT, D.FLOAT16, D.BF16
-REFUSED_DTYPES = tuple(
+REJECTED_DTYPES = tuple(
     D(number)
     for number in (-1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 17, 28, 29, 30, 33, 34, 35, 36, 37, 38, 39, 40, 41)
 )
@@ -82,7 +82,7 @@ def shape(new: tuple[int, ...], *names: str) -> Change:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class Rejected:
     """A call that breaks one row of the table "Checks, in order"."""
 
     check: str
@@ -133,10 +133,10 @@ class Curve(NamedTuple):
     """Whether a gradient is dy or 0 instead of a product, which is NaN for 0·inf and 0·NaN."""
 
 
-def differs(other_name: str, *names: str, where: str = "", **fields: Any) -> tuple[Refusal, ...]:
+def differs(other_name: str, *names: str, where: str = "", **fields: Any) -> tuple[Rejected, ...]:
     """Return changes that make ``same_dtype`` of tensors and another fail, one check each."""
     return tuple(
-        Refusal(
+        Rejected(
             f"same data type as {other_name}: {name}{where}",
             dtype(other, name),
             name,
@@ -148,29 +148,29 @@ def differs(other_name: str, *names: str, where: str = "", **fields: Any) -> tup
     )
 
 
-def not_floating(*names: str, where: str = "", **fields: Any) -> tuple[Refusal, ...]:
+def not_floating(*names: str, where: str = "", **fields: Any) -> tuple[Rejected, ...]:
     """Return changes that make ``dtype_in(floating, …)`` fail, a single check of all tensors."""
     check = f"data type: {', '.join(names)}{where}"
     return tuple(
-        Refusal(check, dtype(D.DOUBLE, name), name, "data type ACL_FLOAT", "ACL_DOUBLE", **fields) for name in names
+        Rejected(check, dtype(D.DOUBLE, name), name, "data type ACL_FLOAT", "ACL_DOUBLE", **fields) for name in names
     )
 
 
-def misshapen(what: str, got: Shape, *names: str, where: str = "", **fields: Any) -> tuple[Refusal, ...]:
+def misshapen(what: str, got: Shape, *names: str, where: str = "", **fields: Any) -> tuple[Rejected, ...]:
     """Return changes that make ``shape_is`` fail, a single check of all tensors."""
     check = f"shape is {what}: {', '.join(names)}{where}"
-    return tuple(Refusal(check, shape(got, name), name, f"({what})", str(list(got)), **fields) for name in names)
+    return tuple(Rejected(check, shape(got, name), name, f"({what})", str(list(got)), **fields) for name in names)
 
 
-def every_null(check: str, names: str) -> tuple[Refusal, ...]:
-    return tuple(Refusal(check, {name: None}, name, "an object", "null", NULL) for name in names.split())
+def every_null(check: str, names: str) -> tuple[Rejected, ...]:
+    return tuple(Rejected(check, {name: None}, name, "an object", "null", NULL) for name in names.split())
 
 
 def generated(
     names: str,
     products: tuple[Product, ...],
     alone: Mapping[str, Mapping[tuple[Product, ...], tuple[D, ...]]] = {},
-) -> tuple[Refusal, ...]:
+) -> tuple[Rejected, ...]:
     """What breaks the checks that generated interfaces have before the tiling function's.
 
     ``alone`` says of which valid calls, by product, another type of a tensor does not go together with those before it;
@@ -181,37 +181,37 @@ def generated(
     together, formats = f"data types that go together: {listed}", f"format that counts as ND: {listed}"
     without = tuple(product for product in PRODUCTS if product not in products)
 
-    def wrong_types(name: str) -> tuple[Refusal, ...]:
+    def wrong_types(name: str) -> tuple[Rejected, ...]:
         words = name, "data type ACL_"
         changed = {} if name == first else alone.get(name, {products: FLOATS})
         return (
-            Refusal(together, dtype(D.DOUBLE, name), *words, "ACL_DOUBLE", products=products),
-            *(Refusal(together, dtype(other, name), *words, "ACL_FLOAT", INVALID, *of) for of in changed.items()),
+            Rejected(together, dtype(D.DOUBLE, name), *words, "ACL_DOUBLE", products=products),
+            *(Rejected(together, dtype(other, name), *words, "ACL_FLOAT", INVALID, *of) for of in changed.items()),
         )
 
     return (
         *every_null(f"present: {listed}", names),
-        Refusal(
+        Rejected(
             "kernel of the product", {}, "product", "one with a kernel", "Atlas", NO_KERNEL_FOUND, products=without
         ),
         *(row for name in (first, *others) for row in wrong_types(name)),
         *(
-            Refusal(formats, {name: {"format": got}}, name, "counts as ACL_FORMAT_ND", got.c_name, products=products)
+            Rejected(formats, {name: {"format": got}}, name, "counts as ACL_FORMAT_ND", got.c_name, products=products)
             for name, got in ((first, Format.FORMAT_FRACTAL_NZ), *((n, Format.FORMAT_NDHWC) for n in (first, *others)))
         ),
     )
 
 
-def tiled(products: tuple[Product, ...], code: int = TILING) -> Callable[[str, Change, str, str, str], Refusal]:
+def tiled(products: tuple[Product, ...], code: int = TILING) -> Callable[[str, Change, str, str, str], Rejected]:
     """Return what makes rows of a generated interface's tiling function: check, change, argument, expected, got."""
 
-    def row(check: str, change: Change, argument: str, expected: str, got: str) -> Refusal:
-        return Refusal(f"{check} (unless every output is empty)", change, argument, expected, got, code, products)
+    def row(check: str, change: Change, argument: str, expected: str, got: str) -> Rejected:
+        return Rejected(f"{check} (unless every output is empty)", change, argument, expected, got, code, products)
 
     return row
 
 
-def not_trailing(x: str, row: Callable[..., Refusal]) -> tuple[Refusal, ...]:
+def not_trailing(x: str, row: Callable[..., Rejected]) -> tuple[Rejected, ...]:
     """Return changes that make ``trailing_dims`` of gamma fail, for x of shape [2, 3] and gamma of [3]."""
     check = f"shape is trailing dimensions of {x}: gamma"
     return tuple(
@@ -220,7 +220,7 @@ def not_trailing(x: str, row: Callable[..., Refusal]) -> tuple[Refusal, ...]:
     )
 
 
-def not_one_a_row(row: Callable[..., Refusal], *names: str) -> tuple[Refusal, ...]:
+def not_one_a_row(row: Callable[..., Rejected], *names: str) -> tuple[Rejected, ...]:
     """Return changes that make ``one_a_row`` of tensors fail, for x of shape [2, 3] and gamma of [3]."""
     check = f"shape is one element a row: {', '.join(names)}"
     return tuple(
@@ -240,16 +240,16 @@ class Case:
     """A small valid call whose tensors have one data type."""
     dtypes: Mapping[Product, tuple[D, ...]]
     """What each product computes."""
-    refusals: tuple[Refusal, ...]
+    rejected: tuple[Rejected, ...]
     """In the order of the table."""
     accepted: tuple[Accepted, ...]
     examples: tuple[Example, ...]
     unsupported: Mapping[Product, tuple[int, str]]
-    """The refusal of a valid FLOAT call on products without a kernel: its code and a part of its text."""
+    """The rejection of a valid FLOAT call on products without a kernel: its code and a part of its text."""
     curves: Mapping[str, Curve] = field(default_factory=dict)
     """Of the elementwise operators, by name."""
     never_together: frozenset[tuple[str, str]] = frozenset()
-    """Neighbouring checks of which no call breaks both, or whose refusals read the same."""
+    """Neighbouring checks of which no call breaks both, or whose rejected read the same."""
     reference: Callable[[Mapping[str, Any], Mapping[str, T]], dict[str, Any]] | None = None
     """Of the others: for arrays, attributes and the product, the exact outputs and the errors allowed."""
     reshape: Callable[[Shape, Shape], Change] | None = None
@@ -265,7 +265,7 @@ class Case:
     unwritten: Callable[[Arguments], frozenset[str]] = lambda arguments: frozenset()
     """Outputs that a call leaves alone, besides those that ``outputMask`` tells."""
     together: Mapping[tuple[str, str], Change] = field(default_factory=dict)
-    """Calls that break both of two checks, where merging the two refusals' changes does not."""
+    """Calls that break both of two checks, where merging the two rejected' changes does not."""
 
     @property
     def name(self) -> str:

@@ -106,7 +106,7 @@ def test_names_and_attributes_in_every_spelling(words: list[str]) -> None:
         ("gradInputOut=x.npy", "5", 2, "gradInputOut: is an output, expected --out gradInputOut=x.npy"),
     ],
 )
-def test_a_refusal_named_an_argument_otherwise_than_it_was_typed(word: str, shape: str, status: int, text: str) -> None:
+def test_errors_name_arguments_as_they_were_typed(word: str, shape: str, status: int, text: str) -> None:
     _, x = pair()
     save(x=x, int=x.astype(np.int32), s=x[:, :1])
     words = [word, "input=x.npy", f"normalizedShape={shape}", "mean=s.npy", "rstd=s.npy", "--out", "grad_input=dx.npy"]
@@ -203,7 +203,7 @@ def test_the_product_can_be_chosen() -> None:
         (np.zeros((3, 5), np.float32), "Ascend999", ACLNN_ERR_PARAM_INVALID, "SoC name"),
     ],
 )
-def test_a_refusal_is_status_1_with_code_and_text(x: Any, soc_name: str | None, code: int, text: str) -> None:
+def test_an_error_is_status_1_with_code_and_text(x: Any, soc_name: str | None, code: int, text: str) -> None:
     save(dy=np.zeros((3, 5), np.float32), x=x)
     Path("dx.npy").write_text("as it was")
     words = ["run", "silu_backward", "grad_output=dy.npy", "self=x.npy", "--out", "dx.npy", "--json", "-"]
@@ -271,7 +271,7 @@ def test_when_one_output_cannot_be_written_none_is(second: str) -> None:
         ("b.pt", "b.pt"),
     ],
 )
-def test_two_words_for_one_file_are_refused(first: str, second: str) -> None:
+def test_two_words_for_one_file_are_rejected(first: str, second: str) -> None:
     """Two outputs in one file would overwrite each other."""
     Path("sub").mkdir()
     Path("link.npy").symlink_to("a.npy")
@@ -373,7 +373,7 @@ def test_an_input_is_not_written_over(out: str) -> None:
         (["--out", "y.npy", "--json", "no/r.json"], "no/r.json: No such file or directory", 1),
     ],
 )
-def test_a_report_that_has_no_place_is_refused_before_the_work(words: list[str], text: str, status: int) -> None:
+def test_a_report_that_has_no_place_is_rejected_before_the_work(words: list[str], text: str, status: int) -> None:
     """A report needs a file of its own, which is checked before the computation."""
     x = pair()[1]
     save(x=x)
@@ -627,7 +627,7 @@ def test_the_module_is_the_command() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_variable_that_makes_no_sense_is_refused() -> None:
+def test_a_variable_that_makes_no_sense_is_rejected() -> None:
     for variable in ("ACLNN_NUM_THREADS", "ACLNN_VECTOR"):
         done = python("-m", "aclnn", "info", **{variable: "many"})
         assert done.returncode == 1

@@ -26,12 +26,12 @@ from tests.cases.table import (
     NO_KERNEL,
     NO_KERNEL_FOUND,
     PRODUCTS,
-    REFUSED_DTYPES,
+    REJECTED_DTYPES,
     TILING,
     Accepted,
     Arguments,
     Case,
-    Refusal,
+    Rejected,
     T,
     changed,
 )
@@ -39,9 +39,9 @@ from tests.cases.table import (
 pytestmark = pytest.mark.usefixtures("without_kernels")
 
 ROWS = [
-    pytest.param(case, refusal, id=f"{case.name}-{place}-{refusal.argument}")
+    pytest.param(case, rejection, id=f"{case.name}-{place}-{rejection.argument}")
     for case in CASES
-    for place, refusal in enumerate(case.refusals)
+    for place, rejection in enumerate(case.rejected)
 ]
 EDGES = [
     pytest.param(case, accepted, id=f"{case.name}-{accepted.name}") for case in CASES for accepted in case.accepted
@@ -56,28 +56,28 @@ def tensors(arguments: Arguments) -> dict[str, Any]:
     }
 
 
-def refused(case: Case, arguments: Arguments, product: Product) -> AclnnError:
+def error_of(case: Case, arguments: Arguments, product: Product) -> AclnnError:
     with pytest.raises(AclnnError) as caught:
         prepare(case.operator, tensors(arguments), product)
     return caught.value
 
 
-def assert_reads(error: AclnnError, case: Case, refusal: Refusal) -> None:
-    assert_is_of(error, case, refusal)
+def assert_reads(error: AclnnError, case: Case, rejection: Rejected) -> None:
+    assert_is_of(error, case, rejection)
     expected, got = error.message.rsplit(", got ", 1)
-    assert refusal.expected in expected, error
-    assert refusal.got in got, error
+    assert rejection.expected in expected, error
+    assert rejection.got in got, error
 
 
-def assert_is_of(error: AclnnError, case: Case, refusal: Refusal) -> None:
+def assert_is_of(error: AclnnError, case: Case, rejection: Rejected) -> None:
     """Check an error's code, function, argument and kind; values may differ."""
-    assert error.code == refusal.code, error
+    assert error.code == rejection.code, error
     function, argument, text = error.message.split(": ", 2)
     assert function == case.operator.function
-    assert argument == refusal.argument, error
+    assert argument == rejection.argument, error
     expected, got = text.rsplit(", got ", 1)
     assert expected.startswith("expected "), error
-    assert words(refusal.expected) <= words(expected), error
+    assert words(rejection.expected) <= words(expected), error
     assert got
 
 
@@ -94,7 +94,7 @@ def breaks(case: Case, check: str, arguments: Arguments, product: Product) -> bo
     call = Call(case.operator, tensors(arguments), product)
     (found,) = (c for c in case.operator.checks if c.name == check)
     try:
-        return found.complaint(call) is not None
+        return found.violation(call) is not None
     except (
         AttributeError,
         TypeError,
@@ -105,40 +105,40 @@ def breaks(case: Case, check: str, arguments: Arguments, product: Product) -> bo
         return True
 
 
-@pytest.mark.parametrize(("case", "refusal"), ROWS)
-def test_every_row_refuses_on_every_product(case: Case, refusal: Refusal) -> None:
+@pytest.mark.parametrize(("case", "rejection"), ROWS)
+def test_every_row_rejects_on_every_product(case: Case, rejection: Rejected) -> None:
     """By its own check, the first that is broken, and after a call that was accepted and differs in a single property:
     what is remembered of a call must tell it from every other.
     """
-    for product in refusal.products:
-        for dtype in refusal.dtypes:
+    for product in rejection.products:
+        for dtype in rejection.dtypes:
             if dtype not in case.dtypes.get(product, FLOATS[:2]):
                 continue
             with suppress(AclnnError):  # 561103, if the product has no kernel
                 prepare(case.operator, tensors(case.call(dtype)), product)
-            arguments = changed(case.call(dtype), refusal.change)
-            assert_reads(refused(case, arguments, product), case, refusal)
+            arguments = changed(case.call(dtype), rejection.change)
+            assert_reads(error_of(case, arguments, product), case, rejection)
             names = [check.name for check in case.operator.checks]
-            assert next(name for name in names if breaks(case, name, arguments, product)) == refusal.check
+            assert next(name for name in names if breaks(case, name, arguments, product)) == rejection.check
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_rows_stand_in_the_declared_order(case: Case) -> None:
-    tabled = list(dict.fromkeys(refusal.check for refusal in case.refusals))
+    tabled = list(dict.fromkeys(rejection.check for rejection in case.rejected))
     assert tabled == [check.name for check in case.operator.checks]
-    codes = {refusal.check: refusal.code for refusal in case.refusals}
+    codes = {rejection.check: rejection.code for rejection in case.rejected}
     assert codes == {check.name: check.code for check in case.operator.checks}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("case", "earlier"), ROWS)
-def test_the_earlier_of_two_broken_rows_decides(case: Case, earlier: Refusal) -> None:
-    for later in case.refusals[case.refusals.index(earlier) + 1 :]:
+def test_the_earlier_of_two_broken_rows_decides(case: Case, earlier: Rejected) -> None:
+    for later in case.rejected[case.rejected.index(earlier) + 1 :]:
         for product, arguments in twice_broken(case, earlier, later):
-            assert_is_of(refused(case, arguments, product), case, earlier)
+            assert_is_of(error_of(case, arguments, product), case, earlier)
 
 
-def twice_broken(case: Case, earlier: Refusal, later: Refusal) -> Iterator[tuple[Product, Arguments]]:
+def twice_broken(case: Case, earlier: Rejected, later: Rejected) -> Iterator[tuple[Product, Arguments]]:
     """Yield a call on each product that fails two checks: with the later row's change, then the earlier row's."""
     for product in set(earlier.products) & set(later.products):
         for dtype in sorted(set(earlier.dtypes) & set(later.dtypes) & set(case.dtypes.get(product, FLOATS[:2]))):
@@ -150,7 +150,7 @@ def twice_broken(case: Case, earlier: Refusal, later: Refusal) -> Iterator[tuple
                 break
 
 
-def merged(arguments: Arguments, later: Refusal, earlier: Refusal) -> Arguments | None:
+def merged(arguments: Arguments, later: Rejected, earlier: Rejected) -> Arguments | None:
     try:
         return changed(changed(arguments, later.change), earlier.change)
     except AssertionError:  # the earlier change is to a tensor that the later one has made null
@@ -160,8 +160,8 @@ def merged(arguments: Arguments, later: Refusal, earlier: Refusal) -> Arguments 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_order_of_neighbouring_checks_is_tested(case: Case) -> None:
     rows = defaultdict(list)
-    for refusal in case.refusals:
-        rows[refusal.check].append(refusal)
+    for rejection in case.rejected:
+        rows[rejection.check].append(rejection)
     neighbours = set(pairwise(check.name for check in case.operator.checks)) - set(case.together)
     untested = {
         (earlier, later)
@@ -178,10 +178,10 @@ def test_the_order_of_neighbouring_checks_is_tested(case: Case) -> None:
 def test_calls_that_break_two_checks_at_once(case: Case, pair: tuple[str, str]) -> None:
     earlier, later = pair
     arguments = changed(case.call(D.FLOAT), case.together[pair])
-    first = next(refusal for refusal in case.refusals if refusal.check == earlier)
+    first = next(rejection for rejection in case.rejected if rejection.check == earlier)
     product = next(product for product in reversed(first.products) if breaks(case, later, arguments, product))
     assert breaks(case, earlier, arguments, product)
-    error = refused(case, arguments, product)
+    error = error_of(case, arguments, product)
     assert error.code == first.code
     assert words(first.expected) <= words(error.message), error
 
@@ -202,9 +202,9 @@ def test_support(case: Case, product: Product) -> None:
         if dtype in supported:
             assert prepare(case.operator, tensors(arguments), product).prepared.plan is not None
         else:
-            # Without a kernel the product's refusal; without bfloat16 only, the data type's.
+            # Without a kernel the product's rejection; without bfloat16 only, the data type's.
             code, text = case.unsupported.get(product, (INVALID, "data type"))
-            error = refused(case, arguments, product)
+            error = error_of(case, arguments, product)
             without_bfloat16 = dtype == D.BF16 and product not in MODERN
             assert error.code == (invalid_on(case, product) if without_bfloat16 else code), error
             assert without_bfloat16 or text in error.message, error
@@ -214,10 +214,10 @@ def test_support(case: Case, product: Product) -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_data_types_without_a_kernel(case: Case, product: Product) -> None:
     taken = {*case.dtypes[case.product], *(dtype for dtypes in case.also.values() for dtype in dtypes)}
-    for dtype in set(REFUSED_DTYPES) - taken:
+    for dtype in set(REJECTED_DTYPES) - taken:
         accepted = dtype in case.no_kernel and invalid_on(case, product) == INVALID
         code = NO_KERNEL if accepted else invalid_on(case, product)
-        assert refused(case, case.call(dtype), product).code == code
+        assert error_of(case, case.call(dtype), product).code == code
 
 
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
@@ -236,21 +236,21 @@ def test_empty_tensors_need_no_kernel(case: Case, product: Product) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_negative_dimensions_are_refused(case: Case) -> None:
+def test_negative_dimensions_are_rejected(case: Case) -> None:
     arguments = {
         name: value._replace(shape=tuple(-extent for extent in value.shape)) if isinstance(value, T) else value
         for name, value in case.call(D.FLOAT).items()
     }
     if "normalizedShape" in arguments:
         arguments["normalizedShape"] = (-3,)
-    error = refused(case, arguments, Product.ATLAS_A2)
+    error = error_of(case, arguments, Product.ATLAS_A2)
     assert error.code in (INVALID, TILING)
     assert "expected " in error.message
 
 
 @pytest.mark.parametrize("strides", [(2**62, 1), (-(2**62), 1), (1, 2**63 - 1)])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_strides_beyond_every_address_are_refused(case: Case, strides: tuple[int, int]) -> None:
+def test_strides_beyond_every_address_are_rejected(case: Case, strides: tuple[int, int]) -> None:
     for parameter in case.operator.parameters:
         arguments = tensors(case.call(D.FLOAT))
         tensor = arguments[parameter.name]
@@ -263,7 +263,7 @@ def test_strides_beyond_every_address_are_refused(case: Case, strides: tuple[int
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.curves], ids=lambda case: case.name)
-def test_more_elements_than_addresses_are_refused(case: Case) -> None:
+def test_more_elements_than_addresses_are_rejected(case: Case) -> None:
     shape = (2**40, 2**40)
     arguments = {
         name: Tensor(value.dtype, shape, (0, 0)) if isinstance(value, T) else value
@@ -289,25 +289,25 @@ def test_more_elements_than_addresses_are_refused(case: Case) -> None:
     ],
 )
 def test_a_view_may_span_all_addresses_and_no_more(dtype: D, extent: int, stride: int, largest: bool) -> None:
-    complaint = view_violation("self", Tensor(dtype, (extent,), (stride,)))
-    assert complaint is None if largest else "stay within" in str(complaint)
+    violation = view_violation("self", Tensor(dtype, (extent,), (stride,)))
+    assert violation is None if largest else "stay within" in str(violation)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_equal_descriptions_are_judged_once(case: Case) -> None:
+def test_equal_descriptions_are_checked_once(case: Case) -> None:
     first, second = (prepare_layouts(case.operator, tensors(case.call(D.FLOAT)), case.product) for _ in range(2))
     assert first is second
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_refusal_is_not_kept(case: Case) -> None:
+def test_an_error_is_not_kept(case: Case) -> None:
     for _ in range(2):
-        assert refused(case, case.call(D.UINT16), Product.ATLAS_A2).code == INVALID
+        assert error_of(case, case.call(D.UINT16), Product.ATLAS_A2).code == INVALID
 
 
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_data_types_that_a_refusal_offers_exist_on_the_product_and_are_named_once(case: Case, product: Product) -> None:
+def test_data_types_listed_in_errors_exist_on_the_product_and_are_listed_once(case: Case, product: Product) -> None:
     valid, texts = case.call(D.FLOAT), []
     for name in [name for name, value in valid.items() if isinstance(value, T)]:
         for dtype in (D.FLOAT16, D.INT32, D.UINT16):

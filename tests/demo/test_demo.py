@@ -49,7 +49,7 @@ def test_a_program_leaves_nothing_behind() -> None:
         assert cann.aclrtGetMemInfo(cann.ACL_HBM_MEM) == free
 
 
-def test_a_program_says_what_was_refused_and_cleans_up() -> None:
+def test_a_program_says_what_was_rejected_and_cleans_up() -> None:
     arguments = dict(WORKED_EXAMPLES[0].arguments) | {"gradInput": np.zeros((2, 2), np.float32)}
     with Program() as program:
         free = cann.aclrtGetMemInfo(cann.ACL_HBM_MEM)

@@ -1,4 +1,4 @@
-"""The Python functions: what they take for arrays and attributes, what they refuse, and that they copy nothing."""
+"""The Python functions: what they take for arrays and attributes, what they reject, and that they copy nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aclnn.execution import arrays, dlpack
 from aclnn.execution.executor import prepare
 from aclnn.support.bounded import BoundedCache
 from tests.cases import CASES
-from tests.cases.table import FLOATS, INVALID, MODERN, NULL, SOC_NAMES, Case, Refusal, T, changed
+from tests.cases.table import FLOATS, INVALID, MODERN, NULL, SOC_NAMES, Case, Rejected, T, changed
 from tests.helpers.exact import BFLOAT16, NUMPY
 
 torch = pytest.importorskip("torch")  # an extra
@@ -118,7 +118,7 @@ class Broken:
         return what
 
 
-def refusal(call: Any, *arguments: Any, **keywords: Any) -> AclnnError:
+def error_of(call: Any, *arguments: Any, **keywords: Any) -> AclnnError:
     with pytest.raises(AclnnError) as caught:
         call(*arguments, **keywords)
     return caught.value
@@ -130,7 +130,7 @@ def silu_of(dy: Any, x: Any, **keywords: Any) -> Any:
 
 @pytest.mark.parametrize(("rank", "label"), [(2, "ND"), (3, "NCL"), (4, "NCHW"), (5, "NCDHW"), (6, "ND")])
 def test_arrays_are_labelled_by_their_rank_as_torch_npu_does(rank: int, label: str) -> None:
-    """Functions that refuse ACL_FORMAT_ND, such as aclnnUpsampleNearest2d, accept arrays of the right rank."""
+    """Functions that reject ACL_FORMAT_ND, such as aclnnUpsampleNearest2d, accept arrays of the right rank."""
     array = np.zeros((1,) * rank, np.float32)
     for one in (array, torch.from_numpy(array)):
         assert arrays.view(one).format.c_name == f"ACL_FORMAT_{label}"
@@ -170,7 +170,7 @@ def test_torch_tensors_give_what_numpy_arrays_give(dtype: Any) -> None:
     assert silu_of(dy.t(), x.t()).T.tobytes() == expected.tobytes()
 
 
-def test_torch_tensors_are_judged_anew_whatever_was_judged_before() -> None:
+def test_torch_tensors_are_checked_in_every_call() -> None:
     """Tensors with equal descriptions are checked separately: some have no memory, or none to share."""
     x, out = torch.from_numpy(X.copy()), torch.empty(3, 4)
     for _ in range(2):
@@ -184,8 +184,8 @@ def test_torch_tensors_are_judged_anew_whatever_was_judged_before() -> None:
             x.to_sparse(),
             x.to_mkldnn(),
         ):
-            assert refusal(silu_of, x, other, out=out).code == INVALID
-            assert refusal(silu_of, x, x, out=other).code == INVALID
+            assert error_of(silu_of, x, other, out=out).code == INVALID
+            assert error_of(silu_of, x, x, out=other).code == INVALID
     assert out.numpy().tobytes() == silu_of(X, X).tobytes()
 
 
@@ -197,7 +197,7 @@ def test_tensors_within_a_transformation_have_no_memory(transform: Any) -> None:
     silu_of(x, x)
 
     def inside(tensor: Any) -> Any:
-        assert refusal(silu_of, tensor, tensor).code == INVALID
+        assert error_of(silu_of, tensor, tensor).code == INVALID
         return tensor
 
     transform(inside)(x)
@@ -222,14 +222,14 @@ def test_calls_that_differ_in_the_layout_alone() -> None:
             turned = silu_of(dy.T, x.T, out=out.T)
             assert turned.shape == tuple(reversed(shape))
             assert np.asarray(out).tobytes() == expected
-            refusal(silu_of, dy, x.T)
+            error_of(silu_of, dy, x.T)
 
 
-def test_an_output_that_was_writable_before_is_judged_again() -> None:
+def test_an_output_that_was_writable_before_is_checked_again() -> None:
     out = np.empty_like(X)
     silu_of(DY, X, out=out)
     out.flags.writeable = False
-    assert "read-only" in refusal(silu_of, DY, X, out=out).message
+    assert "read-only" in error_of(silu_of, DY, X, out=out).message
     out.flags.writeable = True
     silu_of(DY, X, out=out)
 
@@ -295,7 +295,7 @@ def test_fields_of_records_are_strided_arrays() -> None:
 
 def test_a_packed_field_is_no_multiple_of_elements_apart() -> None:
     record = np.zeros(5, np.dtype([("x", np.float32), ("tag", np.int16)]))
-    error = refusal(silu_of, np.ones(5, np.float32), record["x"])
+    error = error_of(silu_of, np.ones(5, np.float32), record["x"])
     assert error.message == "aclnnSiluBackward: self: expected strides in multiples of 4 bytes, got [6]"
     # Of a single element there is nothing to step over.
     assert silu_of(np.ones(1, np.float32), record["x"][:1]).tolist() == [0.5]
@@ -377,11 +377,11 @@ NOT_ARRAYS = {
 
 
 @pytest.mark.parametrize("kind", NOT_ARRAYS)
-def test_what_is_no_array_is_refused(kind: str) -> None:
+def test_what_is_no_array_is_rejected(kind: str) -> None:
     value, expected, got = NOT_ARRAYS[kind]
     out = np.full_like(X, 7)
     for arguments, name in (((value, X, out), "grad_output"), ((DY, value, out), "self"), ((DY, X, value), "out")):
-        error = refusal(aclnn.silu_backward, *arguments)
+        error = error_of(aclnn.silu_backward, *arguments)
         assert error.code == INVALID
         assert error.message.startswith(f"aclnnSiluBackward: {name}: expected ")
         assert expected in error.message
@@ -398,13 +398,13 @@ def test_none_is_called_none_where_the_c_interface_says_null(case: Case) -> None
     for parameter in required:
         arguments = case.call(D.FLOAT) | {parameter.name: None}
         inputs, attributes, _ = python_arguments(case, arguments)
-        error = refusal(arrays.call, case.operator, inputs, tuple(attributes), (None,) * len(case.operator.outputs))
+        error = error_of(arrays.call, case.operator, inputs, tuple(attributes), (None,) * len(case.operator.outputs))
         assert error.code == NULL
         wanted = _NULLABLE[parameter.kind.name]
         assert error.message == f"{case.operator.function}: {parameter.python_name}: expected {wanted}, got None"
 
 
-def test_outputs_that_cannot_be_written_are_refused() -> None:
+def test_outputs_that_cannot_be_written_are_rejected() -> None:
     frozen = X.copy()
     frozen.flags.writeable = False
     cases = {
@@ -413,18 +413,18 @@ def test_outputs_that_cannot_be_written_are_refused() -> None:
         "the value numpy.float32": np.float32(0),
     }
     for got, out in cases.items():
-        error = refusal(silu_of, DY, X, out=out)
+        error = error_of(silu_of, DY, X, out=out)
         assert error.code == INVALID
         assert error.message.startswith("aclnnSiluBackward: out: expected a")
         assert error.message.endswith(f"got {got.strip()}")
     assert frozen.tobytes() == X.tobytes()
     read_only_interface = Interface(X, data=(X.ctypes.data, True))
-    assert "read-only" in refusal(silu_of, DY, X, out=read_only_interface).message
+    assert "read-only" in error_of(silu_of, DY, X, out=read_only_interface).message
 
 
-def refuses_to_write(array: Any) -> None:
+def rejects_to_write(array: Any) -> None:
     before = np.array(array)
-    for error in (refusal(aclnn.silu, before, out=array), refusal(aclnn.inplace_hardswish, array)):
+    for error in (error_of(aclnn.silu, before, out=array), error_of(aclnn.inplace_hardswish, array)):
         assert error.code == INVALID
         assert "expected a writable array, got " in error.message
     assert np.asarray(array).tobytes() == before.tobytes()
@@ -435,12 +435,12 @@ def test_an_immutable_array_without_a_read_only_flag_was_overwritten() -> None:
         def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
             return self.array
 
-    refuses_to_write(Immutable(X.copy()))
+    rejects_to_write(Immutable(X.copy()))
 
 
 def test_an_immutable_array_of_jax_was_overwritten() -> None:
     jax_numpy = pytest.importorskip("jax.numpy")
-    refuses_to_write(jax_numpy.asarray(X))
+    rejects_to_write(jax_numpy.asarray(X))
     assert silu_of(jax_numpy.asarray(DY), jax_numpy.asarray(X)).tobytes() == silu_of(DY, X).tobytes()
 
 
@@ -459,8 +459,8 @@ def test_an_array_without_a_read_only_flag_is_written_where_it_is_known_to_be_wr
         (np.full((3, 4), 7, np.int32), "out: expected data type ACL_FLOAT, got ACL_INT32"),
     ],
 )
-def test_outputs_that_do_not_fit_are_refused_untouched(out: np.ndarray[Any, Any], text: str) -> None:
-    error = refusal(silu_of, DY, X, out=out)
+def test_outputs_that_do_not_fit_are_rejected_untouched(out: np.ndarray[Any, Any], text: str) -> None:
+    error = error_of(silu_of, DY, X, out=out)
     assert error.code == INVALID
     assert text in error.message
     assert (out == 7).all()
@@ -469,7 +469,7 @@ def test_outputs_that_do_not_fit_are_refused_untouched(out: np.ndarray[Any, Any]
 def test_several_outputs_come_in_a_tuple() -> None:
     x, mean, rstd = X, X.mean(1), np.ones(3, np.float32)
     for out in (np.zeros((3, 4), np.float32), (None, None), "abc", None):
-        error = refusal(aclnn.layer_norm_backward, DY, x, (4,), mean, rstd, out=out)
+        error = error_of(aclnn.layer_norm_backward, DY, x, (4,), mean, rstd, out=out)
         assert error.code == INVALID
         assert error.message.startswith("aclnnLayerNormBackward: out: expected a tuple of 3 arrays or None, got ")
 
@@ -477,7 +477,7 @@ def test_several_outputs_come_in_a_tuple() -> None:
 def test_gradients_that_are_not_wanted_are_none_and_untouched() -> None:
     given = [np.full(shape, 7, np.float32) for shape in ((3, 4), (4,), (4,))]
     for mask in ((True, False, True), (False, True, False), (False, False, False)):
-        for _ in range(2):  # judged, and judged before
+        for _ in range(2):  # checked, and checked before
             results = aclnn.layer_norm_backward(
                 DY, X, (4,), X.mean(1), np.ones(3, np.float32), output_mask=mask, out=given
             )
@@ -512,7 +512,7 @@ ATTRIBUTES: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("keywords", "text"), ATTRIBUTES)
 def test_attributes_of_layer_norm_backward(keywords: dict[str, Any], text: str) -> None:
     arguments = {"normalized_shape": (4,), "mean": X.mean(1), "rstd": np.ones(3, np.float32)} | keywords
-    assert refusal(aclnn.layer_norm_backward, DY, X, **arguments).message == f"aclnnLayerNormBackward: {text}"
+    assert error_of(aclnn.layer_norm_backward, DY, X, **arguments).message == f"aclnnLayerNormBackward: {text}"
 
 
 def test_attributes_may_be_any_sequence() -> None:
@@ -531,7 +531,7 @@ def test_attributes_may_be_any_sequence() -> None:
 
 @pytest.mark.parametrize("value", ["Tanh", "", "none "])
 def test_unknown_approximations(value: str) -> None:
-    error = refusal(aclnn.gelu_backward_v2, DY, X, value)
+    error = error_of(aclnn.gelu_backward_v2, DY, X, value)
     assert error.message == f"aclnnGeluBackwardV2: approximate: expected 'none' or 'tanh', got {value!r}"
 
 
@@ -546,30 +546,30 @@ def test_unknown_approximations(value: str) -> None:
     ],
     ids=["80 characters", "81", "a megabyte", "not UTF-8", "control characters"],
 )
-def test_a_refused_text_is_shown_readable_and_no_longer_than_a_line(value: str, got: str) -> None:
-    error = refusal(aclnn.gelu_backward_v2, DY, X, value)
+def test_a_rejected_text_is_shown_readable_and_no_longer_than_a_line(value: str, got: str) -> None:
+    error = error_of(aclnn.gelu_backward_v2, DY, X, value)
     assert error.message == f"aclnnGeluBackwardV2: approximate: expected 'none' or 'tanh', got {got}"
 
 
 @pytest.mark.parametrize("value", ["4" * 2**20, [4.5] * 2**20])
-def test_a_refused_attribute_is_shown_no_longer_than_a_line(value: Any) -> None:
-    error = refusal(aclnn.layer_norm_backward, DY, X, value, X.mean(1), np.ones(3, np.float32))
+def test_a_rejected_attribute_is_shown_no_longer_than_a_line(value: Any) -> None:
+    error = error_of(aclnn.layer_norm_backward, DY, X, value, X.mean(1), np.ones(3, np.float32))
     got = repr(value)[:79] + "…"
     assert error.message == f"aclnnLayerNormBackward: normalized_shape: expected a sequence of integers, got {got}"
 
 
 @pytest.mark.parametrize("value", [1, ["none"], b"none"])
 def test_approximations_that_are_no_text(value: Any) -> None:
-    error = refusal(aclnn.gelu_backward_v2, DY, X, value)
+    error = error_of(aclnn.gelu_backward_v2, DY, X, value)
     assert error.message == f"aclnnGeluBackwardV2: approximate: expected a string, got {value!r}"
 
 
 def test_the_forward_attributes_are_numbers() -> None:
     for value in ("tanh", 1.0, None, [1]):
-        error = refusal(aclnn.gelu_v2, X, value)
+        error = error_of(aclnn.gelu_v2, X, value)
         assert error.message == f"aclnnGeluV2: approximate: expected an integer, got {value!r}"
     for eps in ("1e-5", None, [1], 1j):
-        error = refusal(aclnn.layer_norm, X, (4,), eps=eps)
+        error = error_of(aclnn.layer_norm, X, (4,), eps=eps)
         assert error.message == f"aclnnLayerNorm: eps: expected a number, got {eps!r}"
 
 
@@ -588,12 +588,12 @@ def python_arguments(case: Case, arguments: dict[str, Any]) -> tuple[list[Any], 
 _MOST = 1 << 20
 
 
-def of_arrays(refusal: Refusal) -> bool:
+def of_arrays(error_of: Rejected) -> bool:
     """Whether arrays can say it: they have no format, no undefined data type, and an output of None is made anew.
 
     Nor are there arrays of gigabytes, which killed the process that made them.
     """
-    for name, new in refusal.change.items():
+    for name, new in error_of.change.items():
         if isinstance(new, dict) and ("format" in new or new.get("dtype") == D.DT_UNDEFINED):
             return False
         if isinstance(new, dict) and not callable(new.get("shape", ())) and math.prod(new.get("shape", ())) > _MOST:
@@ -608,17 +608,17 @@ def of_arrays(refusal: Refusal) -> bool:
     [
         pytest.param(case, row, id=f"{case.name}-{place}-{row.argument}")
         for case in CASES
-        for place, row in enumerate(case.refusals)
+        for place, row in enumerate(case.rejected)
         if of_arrays(row)
     ],
 )
-def test_refusals_have_the_executors_codes_and_the_callers_names_and_touch_nothing(case: Case, row: Refusal) -> None:
+def test_errors_have_the_executors_codes_and_the_callers_names_and_touch_nothing(case: Case, row: Rejected) -> None:
     product = row.products[0]
     set_soc_name(SOC_NAMES[product])
     dtype = row.dtypes[0]
     inputs, attributes, outs = python_arguments(case, changed(case.call(dtype), row.change))
     before = [None if array is None else array.tobytes() for array in (*inputs, *outs)]
-    error = refusal(arrays.call, case.operator, inputs, tuple(attributes), tuple(outs))
+    error = error_of(arrays.call, case.operator, inputs, tuple(attributes), tuple(outs))
     assert [None if array is None else array.tobytes() for array in (*inputs, *outs)] == before
     views = [None if array is None else arrays.view(array) for array in (*inputs, *outs)]
     names = [p.name for p in (*case.operator.inputs, *case.operator.outputs)]
@@ -643,12 +643,12 @@ def test_refusals_have_the_executors_codes_and_the_callers_names_and_touch_nothi
     ],
 )
 def test_an_out_that_does_not_fit_was_the_fault_of_grad_output(arguments: Any, out: Any, text: str) -> None:
-    assert refusal(silu_of, *arguments, out=out).message == f"aclnnSiluBackward: {text}"
+    assert error_of(silu_of, *arguments, out=out).message == f"aclnnSiluBackward: {text}"
 
 
 def test_of_several_outputs_the_one_that_does_not_fit_is_named() -> None:
     mean, rstd = X.mean(1), np.ones(3, np.float32)
-    error = refusal(aclnn.layer_norm_backward, DY, X, (4,), mean, rstd, out=(X.copy(), mean, None))
+    error = error_of(aclnn.layer_norm_backward, DY, X, (4,), mean, rstd, out=(X.copy(), mean, None))
     assert error.message == "aclnnLayerNormBackward: out[1]: expected shape [4], got [3]"
 
 
@@ -669,8 +669,8 @@ class Series:
     ],
     ids=["list", "series", "float64", "big-endian"],
 )
-def test_a_refusal_of_data_that_can_be_converted_did_not_say_how(value: Any, cure: str) -> None:
-    assert refusal(silu_of, DY, value).message.endswith(f": {cure}")
+def test_an_error_of_data_that_can_be_converted_did_not_say_how(value: Any, cure: str) -> None:
+    assert error_of(silu_of, DY, value).message.endswith(f": {cure}")
 
 
 def test_every_product_is_asked() -> None:
@@ -680,7 +680,7 @@ def test_every_product_is_asked() -> None:
         if product in MODERN:
             assert silu_of(x, x).dtype == BFLOAT16
         else:
-            assert refusal(silu_of, x, x).code == INVALID
+            assert error_of(silu_of, x, x).code == INVALID
 
 
 @pytest.mark.parametrize("dtype", [NUMPY[dtype] for dtype in FLOATS], ids=str)
@@ -730,7 +730,7 @@ def test_equal_calls_on_nothing() -> None:
     for _ in range(3):
         assert silu_of(nothing, nothing).shape == (0, 3)
         assert silu_of(nothing, nothing, out=nothing) is nothing
-        refusal(silu_of, nothing, nothing, out=nothing.T)
+        error_of(silu_of, nothing, nothing, out=nothing.T)
 
 
 def test_new_arrays_are_zeros_where_nothing_is_written() -> None:

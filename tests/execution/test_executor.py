@@ -200,7 +200,7 @@ def test_the_newer_calls_are_kept_when_there_are_too_many(monkeypatch: pytest.Mo
     assert list(kept) == [2, 3, 4]
 
 
-class Refusing:
+class Rejecting:
     """Device memory without allocations."""
 
     tasks = BoundedCache[object, Any]()
@@ -210,14 +210,14 @@ class Refusing:
 
 
 @BACKWARDS
-def test_addresses_of_device_tensors_are_judged(case: Case) -> None:
+def test_addresses_of_device_tensors_are_checked(case: Case) -> None:
     executor, guarded = prepared(case)
     before = outputs(case, guarded)
     victim = case.operator.inputs[0].name
     executor.tensors[victim].owner = None  # a device tensor
     scratch = workspace(executor)
     with pytest.raises(AclnnError) as caught:
-        executor.run(scratch.ctypes.data if scratch.size else 0, scratch.size, memory=Refusing())
+        executor.run(scratch.ctypes.data if scratch.size else 0, scratch.size, memory=Rejecting())
     assert caught.value.code == 107000
     nbytes, begin = 40 * 70 * 4, guarded[victim].tensor.first
     text = f"{case.operator.function}: {victim}: expected live memory, got {nbytes} bytes at {begin:#x}"
@@ -233,7 +233,7 @@ class Range:
     end: int
 
 
-def test_the_whole_extent_of_a_view_is_judged() -> None:
+def test_the_whole_extent_of_a_view_is_checked() -> None:
     seen: list[tuple[int, int, int]] = []
 
     class Recording:

@@ -36,7 +36,7 @@ def device(fresh: None) -> None:
     assert cann.aclrtSetDevice(0) == 0
 
 
-def refusal() -> str:
+def recent_error() -> str:
     """Return the most recent error message; there must be one."""
     text = cann.aclGetRecentErrMsg()
     assert text, "an error without a message"

@@ -462,12 +462,12 @@ class LibraryTests:
             operators = [operator for operator in self.subject.operators if operator.name not in apart]
             metafunc.parametrize("operator", operators, ids=lambda operator: operator.name)
 
-    def test_every_check_refuses(self, operator: Operator, check: Any, title: str, name: str) -> None:
+    def test_every_check_rejects(self, operator: Operator, check: Any, title: str, name: str) -> None:
         broken = (BREAKS | self.subject.breaks)[title](operator, name)
         call = self.subject.valid(operator, broken.dtype or self.subject.usual(operator))
         call = changed(call, self.subject.otherwise(operator.name, broken.product))
         arguments = described(changed(call, broken.change))
-        first = next(each for each in operator.checks if each.complaint(Call(operator, arguments, broken.product)))
+        first = next(each for each in operator.checks if each.violation(Call(operator, arguments, broken.product)))
         assert first is check
         with pytest.raises(AclnnError) as caught:
             prepare(operator, arguments, broken.product)
@@ -494,7 +494,7 @@ class LibraryTests:
                 run_checks(call)
                 operator.work(call)
 
-    def test_products_without_a_kernel_refuse_after_all_checks(self, operator: Operator) -> None:
+    def test_products_without_a_kernel_reject_after_all_checks(self, operator: Operator) -> None:
         """Generated interfaces fail before most checks, and functions withdrawn from a product before all."""
         for product in PRODUCTS:
             call = self.subject.valid(operator, self.subject.usual(operator, product))
@@ -505,16 +505,16 @@ class LibraryTests:
             with pytest.raises(AclnnError, match="with a kernel") as caught:
                 prepare(operator, arguments, product)
             of_product = [check for check in operator.checks if check.name.startswith(KERNEL_OF_THE_PRODUCT.name)]
-            refusing = [check for check in of_product if check.complaint(Call(operator, arguments, product))]
-            assert caught.value.code == (refusing[0].code if refusing else NO_KERNEL)
-            if refusing and refusing[0] is operator.checks[0]:
+            rejecting = [check for check in of_product if check.violation(Call(operator, arguments, product))]
+            assert caught.value.code == (rejecting[0].code if rejecting else NO_KERNEL)
+            if rejecting and rejecting[0] is operator.checks[0]:
                 continue
             first = next(check.name for check in operator.checks if check.name.startswith("present: "))
             required = first.removeprefix("present: ").split(", ")[0]
             with pytest.raises(AclnnError, match="got null"):
                 prepare(operator, arguments | {required: None}, product)
 
-    def test_bfloat16_is_refused_where_the_product_lacks_it(self, operator: Operator) -> None:
+    def test_bfloat16_is_rejected_where_the_product_lacks_it(self, operator: Operator) -> None:
         for product in set(operator.support) - set(MODERN):
             if D.BF16 in self.subject.dtypes_of(operator):
                 with pytest.raises(AclnnError) as caught:
@@ -571,7 +571,7 @@ class LibraryTests:
             assert all(each.untouched_outside() for each in placed.values()), d
 
     @pytest.mark.filterwarnings("error")
-    def test_any_attribute_is_refused_or_computed_with(self, operator: Operator) -> None:
+    def test_any_attribute_is_rejected_or_computed_with(self, operator: Operator) -> None:
         """Unusual attributes, such as NaN or repeated dimensions, cause no internal error."""
         for parameter in operator.parameters:
             for number in ANY_NUMBER.get(parameter.kind, ()):
@@ -581,7 +581,7 @@ class LibraryTests:
                     prepare(operator, arguments | {parameter.name: number}, product_of(operator)).run()
                 assert all(each.untouched_outside() for each in placed.values()), (parameter.name, number)
 
-    def test_any_tensors_are_refused_or_planned(self, operator: Operator) -> None:
+    def test_any_tensors_are_rejected_or_planned(self, operator: Operator) -> None:
         """Nulls and unusual shapes cause no internal error in checks."""
         call, product = self.subject.valid(operator, self.subject.usual(operator)), product_of(operator)
         for change in _odd_changes(operator, call):

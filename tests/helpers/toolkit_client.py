@@ -89,7 +89,7 @@ def first_phase(library: ctypes.CDLL, operator: Operator, arguments: Sequence[An
     return status, size.value, executor.value
 
 
-def refusal(library: ctypes.CDLL) -> str:
+def recent_error(library: ctypes.CDLL) -> str:
     """Return this thread's most recent error message; there must be one."""
     text = library.aclGetRecentErrMsg()
     assert text, "an error without a message"

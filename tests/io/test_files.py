@@ -1,4 +1,4 @@
-"""Tensor files: what is written comes back, in every form; what is hostile is refused before memory is taken."""
+"""Tensor files: what is written comes back, in every form; what is hostile is rejected before memory is taken."""
 
 import errno
 import importlib.util
@@ -180,7 +180,7 @@ HOSTILE = {
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[needs_torch] if name.endswith(".pt") else []) for name in HOSTILE]
 )
-def test_hostile_files_are_refused(tmp_path, name):
+def test_hostile_files_are_rejected(tmp_path, name):
     data, text = HOSTILE[name]
     path = tmp_path / name
     path.write_bytes(data)
@@ -190,7 +190,7 @@ def test_hostile_files_are_refused(tmp_path, name):
     assert text in f"{caught.value}$"
 
 
-def test_a_missing_file_and_a_directory_are_refused(tmp_path):
+def test_a_missing_file_and_a_directory_are_rejected(tmp_path):
     with pytest.raises(FileError, match="No such file"):
         io.read(tmp_path / "none.npy")
     (tmp_path / "d.npy").mkdir()
@@ -235,7 +235,7 @@ def test_compressed_members_of_a_torch_file_are_not_taken_for_elements(tmp_path)
         io.read(tmp_path / "b.pt")
 
 
-def test_a_damaged_lzma_archive_is_refused(tmp_path):
+def test_a_damaged_lzma_archive_is_rejected(tmp_path):
     path = tmp_path / "a.npz"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("a.npy", npy_of(shape="(5000,)", data=sample(np.float32, (5000,)).tobytes()))
@@ -284,7 +284,7 @@ def test_code_in_a_file_of_torch_is_not_run(tmp_path, protocol):
 
 
 @pytest.mark.parametrize("protocol", [2, 4])
-def test_a_compiled_model_is_refused(tmp_path, protocol, recwarn):
+def test_a_compiled_model_is_rejected(tmp_path, protocol, recwarn):
     """torch.load would pass a TorchScript archive to torch.jit.load unless it reads weights only, with a warning."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     torch.save(torch.ones(3), tmp_path / "a.pt", pickle_protocol=protocol)
@@ -322,7 +322,7 @@ def test_a_flipped_bit_in_a_stored_member_is_found(tmp_path):
         io.read(path)
 
 
-def test_an_empty_tensor_of_impossible_extents_is_refused(tmp_path):
+def test_an_empty_tensor_of_impossible_extents_is_rejected(tmp_path):
     (tmp_path / "a.npy").write_bytes(npy_of(shape=f"({1 << 63}, 0)", data=b""))
     with pytest.raises(FileError, match=r"too large|out of bounds|too big|dimension exceeded"):
         io.read(tmp_path / "a.npy")
@@ -337,7 +337,7 @@ def test_texts_of_sizes_say_what_came(tmp_path):
         io.read(tmp_path / "a.npy")
 
 
-def test_zip_bombs_are_refused_before_memory_is_taken(tmp_path):
+def test_zip_bombs_are_rejected_before_memory_is_taken(tmp_path):
     path = tmp_path / "bomb.npz"
     zeros = 400_000_000
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a.npy", "w") as member:
@@ -356,7 +356,7 @@ def test_zip_bombs_are_refused_before_memory_is_taken(tmp_path):
         io.read(path)
 
 
-def test_a_compressed_member_that_is_cut_off_is_refused(tmp_path):
+def test_a_compressed_member_that_is_cut_off_is_rejected(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", a=sample(np.float32, (500,)))
     data = bytearray((tmp_path / "a.npz").read_bytes())
     directory = data.rindex(b"PK\x01\x02")
@@ -366,12 +366,12 @@ def test_a_compressed_member_that_is_cut_off_is_refused(tmp_path):
         io.read(tmp_path / "a.npz")
 
 
-def test_a_damaged_archive_is_refused(tmp_path):
+def test_a_damaged_archive_is_rejected(tmp_path):
     path = tmp_path / "a.npz"
     np.savez_compressed(path, a=sample(np.float32, (5000,)))
     whole = path.read_bytes()
     rng = np.random.default_rng(3)
-    refused = 0
+    rejected = 0
     for _ in range(200):
         damaged = bytearray(whole)
         for position in rng.integers(0, len(whole), 3):
@@ -380,8 +380,8 @@ def test_a_damaged_archive_is_refused(tmp_path):
         try:
             io.read(path)
         except FileError:
-            refused += 1
-    assert refused > 150
+            rejected += 1
+    assert rejected > 150
     for cut in (0, 10, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:cut])
         with pytest.raises(FileError):
@@ -424,7 +424,7 @@ def test_a_place_that_cannot_be_taken_leaves_the_others_as_they_were(tmp_path, m
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     replace = os.replace
 
-    def refuse(source, target):
+    def fail(source, target):
         if target == paths["stuck"]:
             raise fault
         replace(source, target)
@@ -432,7 +432,7 @@ def test_a_place_that_cannot_be_taken_leaves_the_others_as_they_were(tmp_path, m
     def no_links(*arguments, **options):
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr(os, "replace", refuse)
+    monkeypatch.setattr(os, "replace", fail)
     if not links:
         monkeypatch.setattr(os, "link", no_links)
     with pytest.raises((FileError, KeyboardInterrupt), match=r"stuck\.npy: Operation not permitted|^$"):
@@ -444,16 +444,16 @@ def test_a_place_that_cannot_be_taken_leaves_the_others_as_they_were(tmp_path, m
     assert all(np.array_equal(io.read(path), fresh) for path in paths.values())
 
 
-def test_bytes_that_a_disk_refuses_late_leave_what_was_there(tmp_path, monkeypatch):
+def test_bytes_that_a_disk_rejects_late_leave_what_was_there(tmp_path, monkeypatch):
     """With a quota or a network file system a write may fail as late as in fsync."""
 
-    def refuse(descriptor):
+    def fail(descriptor):
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
     path = tmp_path / "a.npy"
     io.write(path, sample(np.float32, (3,)))
     before = path.read_bytes()
-    monkeypatch.setattr(os, "fsync", refuse)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(FileError, match=r"a\.npy: Disk quota exceeded"):
         io.write(path, sample(np.float32, (4,)))
     assert path.read_bytes() == before
@@ -484,7 +484,7 @@ def test_files_that_are_new_have_the_permissions_that_the_umask_leaves(tmp_path)
     assert stat.filemode((tmp_path / "a.npy").stat().st_mode) == "-rw-r-----"
 
 
-def test_names_that_could_not_be_read_back_are_refused(tmp_path):
+def test_names_that_could_not_be_read_back_are_rejected(tmp_path):
     array = sample(np.float32, (3,))
     with pytest.raises(FileError, match="expected another name than __metadata__"):
         io.write(tmp_path / "a.safetensors", {"__metadata__": array})
@@ -499,7 +499,7 @@ def test_names_that_could_not_be_read_back_are_refused(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_what_cannot_be_written_is_refused(tmp_path):
+def test_what_cannot_be_written_is_rejected(tmp_path):
     array = sample(np.float32, (3,))
     with pytest.raises(FileError, match="expected one tensor for this format, got 2"):
         io.write(tmp_path / "a.npy", {"a": array, "b": array})

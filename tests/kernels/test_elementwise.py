@@ -353,7 +353,7 @@ def test_every_other_element_is_moved_and_nothing_between_or_behind_touched() ->
     assert python("-c", EVERY_OTHER_ELEMENT) == "moved\n"
 
 
-def refusing(arguments: int, counter: int, step: int, end: int) -> None:
+def failing(arguments: int, counter: int, step: int, end: int) -> None:
     if end > 2:
         raise ValueError("end: expected at most 2")
 
@@ -361,7 +361,7 @@ def refusing(arguments: int, counter: int, step: int, end: int) -> None:
 @pytest.mark.parametrize("by_address", [False, True])
 def test_an_exception_of_a_kernel_reaches_the_caller(by_address: bool) -> None:
     """Formulas raise no exceptions, but the code around them may."""
-    raising = kernel("refusing", (), lambda: refusing)
+    raising = kernel("failing", (), lambda: failing)
 
     def calling(arguments: int, counter: int, step: int, end: int) -> None:
         call_pointer(arguments, arguments, counter, step, end)

@@ -86,7 +86,7 @@ def assert_within(outputs: Sequence[Array], expected: Sequence[tuple[Any, Any]])
         assert np.all(abs(got.astype(np.longdouble) - exact) <= allowed)
 
 
-def judge(inputs: Inputs, outputs: Sequence[Array]) -> None:
+def check(inputs: Inputs, outputs: Sequence[Array]) -> None:
     """Allow half a unit in the last place, and the error of terms in float32 lanes from docs/numerics-rows.md."""
     dy, x1, x2, mean, rstd, w, b, s, more = (array.astype(np.longdouble) for array in inputs.values())
     xhat, factor = (x1 + x2 - mean) * rstd, 1 + s
@@ -108,7 +108,7 @@ def judge(inputs: Inputs, outputs: Sequence[Array]) -> None:
 def test_results_are_within_the_bounds(dtype: D) -> None:
     inputs = random_inputs(dtype)
     outputs = run(inputs)
-    judge(inputs, outputs)
+    check(inputs, outputs)
     wide = run({name: array.astype(np.float64) for name, array in inputs.items()}, NUMPY[dtype])
     assert np.mean(outputs[0] == wide[0]) > 0.999
 
@@ -120,7 +120,7 @@ def test_what_rounding_a_sum_to_float32_loses_counts(dtype: D) -> None:
     inputs["x1"][...] = 4096.0
     x = inputs["x1"].astype(np.float64) + inputs["x2"].astype(np.float64)
     inputs["mean"], inputs["rstd"] = x.mean(axis=2, keepdims=True), 1 / x.std(axis=2, keepdims=True)
-    judge(inputs, run(inputs))
+    check(inputs, run(inputs))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_rows_whose_products_float32_does_not_hold_are_computed_in_float64(dy: f
     usual = scaled(usual, w=w, more=1 - every_second)
     inputs = scaled(usual, dy=there(dy), x1=there(x), x2=there(x), mean=there(x), rstd=there(1 / x))
     outputs, before = run(inputs), run(usual)
-    judge(inputs, outputs[:1])
+    check(inputs, outputs[:1])
     np.testing.assert_array_equal(outputs[0][:, ::2], before[0][:, ::2])
     assert np.isfinite(outputs[0].astype(np.float64)).all()
     assert dy == 0 or np.count_nonzero(outputs[0][:, 1::2]) > 0.99 * outputs[0][:, 1::2].size
@@ -164,7 +164,7 @@ def test_sums_over_rows_do_not_overflow_on_the_way() -> None:
     inputs = scaled(random_inputs(D.BF16), dy=0.0, rstd=0.03125, w=2.0**-60, b=2.0**-10, s=0.0)
     inputs["dy"] += np.where(np.arange(ROWS) < ROWS // 2, 1e38, -0.95e38).reshape(1, -1, 1).astype(NUMPY[D.BF16])
     outputs = run(inputs)
-    judge(inputs, outputs)
+    check(inputs, outputs)
     assert all(np.isfinite(array.astype(np.float64)).all() for array in outputs)
 
 
@@ -182,7 +182,7 @@ def random_groups(dtype: D, channels: int = 4, pixels: int = 600) -> Inputs:
     return {name: rng.normal(size=extents).astype(NUMPY[dtype]) for name, extents in shapes.items()}
 
 
-def judge_groups(inputs: Inputs, outputs: Sequence[Array]) -> None:
+def check_groups(inputs: Inputs, outputs: Sequence[Array]) -> None:
     """Allow the errors from docs/numerics-rows.md, also of sums of channels."""
     dy, x, mean, rstd, w = (array.astype(np.longdouble) for array in inputs.values())
     g, xhat = dy * w, (x - mean) * rstd
@@ -202,7 +202,7 @@ def judge_groups(inputs: Inputs, outputs: Sequence[Array]) -> None:
 )
 def test_sums_of_channels_are_within_the_bounds(dtype: D, channels: int, pixels: int) -> None:
     inputs = random_groups(dtype, channels, pixels)
-    judge_groups(inputs, run_groups(inputs))
+    check_groups(inputs, run_groups(inputs))
 
 
 def test_a_group_computed_in_float64_adds_to_the_sums_of_channels_once() -> None:
@@ -214,7 +214,7 @@ def test_a_group_computed_in_float64_adds_to_the_sums_of_channels_once() -> None
     large = np.where(np.arange(6).reshape(usual.shape) == 0, 1e20, 1.0)
     inputs = scaled(inputs, x=large, mean=large, rstd=1 / large)
     outputs = run_groups(inputs)
-    judge_groups(inputs, outputs)
+    check_groups(inputs, outputs)
     assert all(np.isfinite(array.astype(np.float64)).all() for array in outputs)
     others = run_groups(scaled(inputs, dy=np.where(usual, 1.0, 0.0)))
     chosen = np.broadcast_to(usual, outputs[0].shape)

@@ -1,4 +1,4 @@
-"""dy·f'(x) for random dy in every data type: a million pairs each, of the 10^8 that ``make exhaustive`` judges."""
+"""dy·f'(x) for random dy in every data type: a million pairs each, of the 10^8 that ``make exhaustive`` checks."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_infinite_and_nan_pairs(name: str, target: NumberFormat) -> None:
     np.testing.assert_array_equal(got[unbounded], expected[unbounded])
 
 
-def judged(target: NumberFormat, exact: float, dy: float, got: float) -> Tally:
+def checked(target: NumberFormat, exact: float, dy: float, got: float) -> Tally:
     found = Tally()
     one = np.ones(1)
     form = target.digits, target.least_exponent, target.greatest_exponent
@@ -86,7 +86,7 @@ def test_the_measure(target: NumberFormat) -> None:
     top = 2.0 ** (target.greatest_exponent + 1) - largest  # the largest number's unit
 
     def error(product: float, got: float) -> float:
-        return float(judged(target, product, 1.0, got).worst[0])
+        return float(checked(target, product, 1.0, got).worst[0])
 
     assert error(1.0, 1.0 + 2 * unit) == 2.0
     assert error(-1.25 * smallest, -smallest) == 0.25
@@ -97,8 +97,8 @@ def test_the_measure(target: NumberFormat) -> None:
     assert error(4 * largest, np.inf) == 0.0
     assert error(4 * largest, largest) == 1.0
     assert error(1.0, -1.0) == 2 / unit
-    assert judged(target, 1.0, 1.0, np.nan).counts.tolist() == [1, 0, 0, 1]
-    assert judged(target, 1.0, np.inf, np.nan).counts.tolist() == [0, 0, 0, 0]
+    assert checked(target, 1.0, 1.0, np.nan).counts.tolist() == [1, 0, 0, 1]
+    assert checked(target, 1.0, np.inf, np.nan).counts.tolist() == [0, 0, 0, 0]
 
 
 def test_a_block_is_the_same_whenever_it_is_drawn() -> None:

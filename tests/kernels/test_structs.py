@@ -99,7 +99,7 @@ def test_a_null_pointer_is_false_and_a_pointer_has_a_number() -> None:
     assert run(describe, 64) == (True, 64 + ctypes.sizeof(Pair))
 
 
-def test_what_lies_within_is_not_assigned_and_unknown_fields_are_refused() -> None:
+def test_what_lies_within_is_not_assigned_and_unknown_fields_are_rejected() -> None:
     def assign(at: int) -> None:
         p = everything_at(at)
         p.pair = p.pairs

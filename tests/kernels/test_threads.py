@@ -108,7 +108,7 @@ def test_variables_set_the_number_of_threads(
 
 
 @pytest.mark.parametrize("value", ["0", "-2", "many", "1.5", "1025", "10000000000000000000000"])
-def test_a_wrong_number_of_threads_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_number_of_threads_is_rejected(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from aclnn.kernels.cpu import threads
 
     monkeypatch.setattr(threads, "_pool", None)
@@ -514,11 +514,11 @@ def test_each_wake_up_is_for_one_worker(wanted: int) -> None:
 def test_a_caller_whose_threads_never_start_works_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work must not stay in a queue forever, with all objects that it refers to."""
 
-    def refuse(thread: threading.Thread) -> None:
+    def fail(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     crew = Pool(3)
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(threading.Thread, "start", fail)
     sweep(crew, 1000, 8)
     assert crew._wakeups.empty()
 

@@ -1,4 +1,4 @@
-"""What of ``make gpu`` can be held to account without a GPU: all of it in small, its references, its judgement."""
+"""What of ``make gpu`` can be held to account without a GPU: all of it in small, its references, its checks."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ def test_references_are_the_formulas() -> None:
         formula = next(vars(module)[name] for module in modules if name in vars(module))
         ours = reference(torch.from_numpy(x)).float()
         exact = torch.from_numpy(evaluate(formula, x))
-        worst, at, wrong = gpu_checks.judge(torch, torch.from_numpy(x), ours, exact)
+        worst, at, wrong = gpu_checks.assess(torch, torch.from_numpy(x), ours, exact)
         assert worst <= 0.5001, (name, worst, at)
         assert wrong == 0, name
 
 
-def test_judge_sees_errors() -> None:
+def test_assess_finds_errors() -> None:
     x = torch.tensor([1.0, 2.0, torch.inf, 3.0])
     exact = torch.tensor([1.0, 1.0, torch.nan, 1.0], dtype=torch.float64)
     off = 1.0 + 3 * torch.finfo(torch.float32).eps
-    judge = gpu_checks.judge
-    assert judge(torch, x, torch.tensor([1.0, off, 7.0, 1.0]), exact) == (3.0, 2.0, 1)
-    assert judge(torch, x, torch.tensor([1.0, 1.0, torch.nan, torch.nan]), exact)[:2] == (torch.inf, 3.0)
+    assess = gpu_checks.assess
+    assert assess(torch, x, torch.tensor([1.0, off, 7.0, 1.0]), exact) == (3.0, 2.0, 1)
+    assert assess(torch, x, torch.tensor([1.0, 1.0, torch.nan, torch.nan]), exact)[:2] == (torch.inf, 3.0)
     zeros = torch.zeros(2)
-    assert judge(torch, zeros, zeros, zeros.double())[2] == 0
-    assert judge(torch, zeros, -zeros, zeros.double())[2] == 2, "zeros of the wrong sign"
+    assert assess(torch, zeros, zeros, zeros.double())[2] == 0
+    assert assess(torch, zeros, -zeros, zeros.double())[2] == 2, "zeros of the wrong sign"
     assert [gpu.is_wrong(row) for row in ({"passed": False}, {"worst_ulp": 2.1}, {"wrong_special": 1})] == [True] * 3
     assert not any(map(gpu.is_wrong, ({"passed": True, "worst_ulp": 3.0}, {"worst_ulp": 2.0, "wrong_special": 0})))
 
@@ -91,7 +91,7 @@ def test_slow_measurements_are_named() -> None:
     assert found(large | {"elements": 1 << 12}, 0.1, 1.0) == found(large | {"operator": "silu"}, 0.1, 1.0) == 0
 
 
-def test_a_numba_that_refuses_its_numpy_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_numba_that_rejects_its_numpy_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "numba.py").write_text("raise ImportError('Numba needs NumPy 2.3 or less')")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "numba", raising=False)

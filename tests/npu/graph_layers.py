@@ -3,7 +3,7 @@
 ``aclnn torch-npu run [--soc-name NAME] -m tests.npu.graph_layers [NAME …]`` in an environment that
 tests/npu/environment.py made, with ``PACKAGES`` added; a minute for all. Networks of each convolution, pooling and
 norm take some steps of Adam on random graphs: their losses and the first gradients are compared. Exit status 1 where
-one differs or is refused for no known reason.
+one differs or is rejected for no known reason.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ except ImportError as error:
 FEATURES, EDGE_FEATURES, CLASSES, GRAPHS, STEPS = 16, 8, 4, 12, 5
 LOSS_ROOM, GRADIENT_ROOM, TIMES = 1e-5, 1e-4, 16
 """Parts of a loss and of the largest gradient within which two agree, or times as far from float64 as the CPU's own."""
-#: Reasons for what differs or is refused.
+#: Reasons for what differs or is rejected.
 KNOWN = {"ASAPooling": "torch_npu has no index_select of sparse tensors"}
 
 
@@ -207,7 +207,7 @@ def outcome(name: str) -> str:
     try:
         got = trained(network, "npu")
     except Exception as error:
-        return f"refused: {error}"
+        return f"rejected: {error}"
     losses, gradients = distances(expected, got)
     text = f"losses by {max(losses):.1e}, gradients by {max(gradients, default=0.0):.1e}"
     if max(losses) < LOSS_ROOM and max(gradients, default=0.0) < GRADIENT_ROOM:
@@ -235,7 +235,7 @@ def main() -> int:
         counts["for a known reason" if kind != "agrees" and known else kind] += 1
         print(f"{name}: {' '.join(text.split())[:300]}", known and f"({known})", flush=True)
     print(f"{counts['agrees']} of {counts.total()} layers agree; {dict(counts)}")
-    return 1 if counts["differs"] or counts["refused"] else 0
+    return 1 if counts["differs"] or counts["rejected"] else 0
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 ``aclnn torch-npu run [--soc-name NAME] -m tests.npu.libraries [NAME …]`` in an environment that
 tests/npu/environment.py made, with ``PACKAGES`` added; what is not installed is left out. Losses, gradients and results
-from the same weights and data are compared. Exit status 1 where one differs or is refused.
+from the same weights and data are compared. Exit status 1 where one differs or is rejected.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def outcome(name: str) -> str:
         except ImportError as error:
             return f"left out: {error}"
         except Exception as error:
-            return f"refused: {device}: {error}"
+            return f"rejected: {device}: {error}"
     largest = max(map(distance, *results))
     by_tanh = name in WITH_GELU and "950" not in torch.npu.get_device_name(0)
     return f"{'agrees' if largest < (ROOM_OF_GELU if by_tanh else ROOM) else 'differs'}: by {largest:.1e}"
@@ -223,7 +223,7 @@ def main() -> int:
         counts[text.partition(":")[0]] += 1
         print(f"{name}: {' '.join(text.split())[:300]}", flush=True)
     print(f"{counts['agrees']} of {counts.total()} libraries agree; pip install {PACKAGES}")
-    return 1 if counts["differs"] or counts["refused"] else 0
+    return 1 if counts["differs"] or counts["rejected"] else 0
 
 
 if __name__ == "__main__":

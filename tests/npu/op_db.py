@@ -1,7 +1,7 @@
 """PyTorch's own samples of each of its operators and layers, on the CPU and through torch_npu.
 
 ``aclnn torch-npu run [--soc-name NAME] -m tests.npu.op_db [OPERATOR …]`` in an environment that
-tests/npu/environment.py made; ten minutes for all of them. What differs or is refused is listed with its reason, first
+tests/npu/environment.py made; ten minutes for all of them. What differs or is rejected is listed with its reason, first
 what has none: exit status 1 where there is any.
 """
 
@@ -41,8 +41,8 @@ ANY_VALUES = re.compile(
 #: Operators whose second result is the place of one of several equal elements.
 PLACES = re.compile(r"kthvalue|max_reduction\S*|median|min_reduction\S*|mode|msort|nanmedian|sort|topk")
 
-#: Reasons for what is refused, by the error's text.
-REFUSED = {
+#: Reasons for what is rejected, by the error's text.
+REJECTED = {
     r"expected data type|expected a data type": "CANN documents other data types",
     r"aclnn(Addbmm|Gather|UnfoldGrad): \w+: expected [\w ]+ dimensions?": "CANN documents other shapes",
     r"broadcast of self and shiftBits": "CANN documents other shapes",
@@ -59,7 +59,7 @@ REFUSED = {
     r"dilation: expected only 1": "CANN dilates windows of maxima on Ascend 950 only",
     r"is not differentiable with respect to": "torch_npu has no gradient for this argument",
 }
-#: Reasons by the operator's name, for what is refused and what differs.
+#: Reasons by the operator's name, for what is rejected and what differs.
 KNOWN = {
     r"(c?double|float_power|to)$": "torch_npu computes in float32 where float64 is asked for",
     r"\S*native_batch_norm\S*|native_layer_norm": "torch_npu keeps statistics of 16-bit tensors in float32",
@@ -171,7 +171,7 @@ def outcomes(op: Any, name: str, dtype: torch.dtype) -> Iterator[str | None]:
         try:
             got = computed(op, sample, "npu", gradients)
         except RuntimeError as error:
-            yield f"refused: {error}"
+            yield f"rejected: {error}"
             continue
         results = [*zip(*expected[:1], *got[:1], strict=False), *zip(*expected[1:], *got[1:], strict=False)]
         exact = not (ANY_VALUES.fullmatch(name) or drops(name, sample))
@@ -181,7 +181,7 @@ def outcomes(op: Any, name: str, dtype: torch.dtype) -> Iterator[str | None]:
 
 def reason(name: str, text: str) -> str:
     """Return the known reason for an outcome, or an empty text."""
-    by_text = [why for pattern, why in REFUSED.items() if text.startswith("refused") and re.search(pattern, text)]
+    by_text = [why for pattern, why in REJECTED.items() if text.startswith("rejected") and re.search(pattern, text)]
     return [*by_text, *(why for pattern, why in KNOWN.items() if re.fullmatch(pattern, name, re.I)), ""][0]
 
 
@@ -202,7 +202,7 @@ def main() -> int:
             try:
                 listed = [*outcomes(op, name, dtype)]
             except RuntimeError as error:  # sparse samples cannot be made
-                listed = [f"refused: {error}"]
+                listed = [f"rejected: {error}"]
             for text in listed:
                 why = "" if text is None else reason(name, text)
                 counts["agree" if text is None else why or "no reason"] += 1

@@ -28,7 +28,7 @@ os._exit(0)
 
 
 def test_an_operator_that_fails_stops_all_streams_of_the_process() -> None:
-    # Its launch thread has a text of its own for the operator that is refused.
+    # Its launch thread has a text of its own for the operator that is rejected.
     environment = {**os.environ, "TASK_QUEUE_ENABLE": "0"}
     command = [sys.executable, "-c", FAILING]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True, env=environment)

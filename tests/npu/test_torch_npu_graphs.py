@@ -189,7 +189,7 @@ def test_lengths_of_attention_are_replaced() -> None:
 
 
 @without_queue
-@pytest.mark.skipif("Ascend950" in npu.get_device_name(0), reason="torch_npu refuses npu_fusion_attention_v3 there")
+@pytest.mark.skipif("Ascend950" in npu.get_device_name(0), reason="torch_npu rejects npu_fusion_attention_v3 there")
 def test_lengths_of_attention_for_training_are_replaced() -> None:
     attend, options = torch_npu.npu_fusion_attention_v3, {"scale": 0.125}
     tensors = [torch.randn(12, 2, 64).half().npu() for _ in range(3)]
@@ -215,7 +215,7 @@ def test_lengths_of_attention_for_training_are_replaced() -> None:
 
 
 @without_queue
-def test_what_waits_is_refused_and_the_capture_goes_on() -> None:
+def test_what_waits_is_rejected_and_the_capture_goes_on() -> None:
     x, stream, graph = torch.ones(1, device="npu"), npu.Stream(), npu.NPUGraph()
     with npu.stream(stream):
         graph.capture_begin()

@@ -3,7 +3,7 @@
 ``aclnn torch-npu run [--soc-name NAME] -m tests.npu.transformers_models [TYPE …]`` in an environment that
 tests/npu/environment.py made, with transformers beside it; half an hour for all types. Of each the results, the
 loss, the gradients, the loss after a step of AdamW and what it generates, greedily and by two beams, are compared. Exit
-status 1 where something differs or is refused for no known reason.
+status 1 where something differs or is rejected for no known reason.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ NEEDED: dict[str, dict[str, Any]] = {
 TOKEN = r"\w*_token(_id|_index)|\w+_token_idx"
 
 
-#: Reasons for what differs or is refused, by the model's type.
+#: Reasons for what differs or is rejected, by the model's type.
 KNOWN = {
     "hiera": "rounding makes the larger of two that are 3e-8 apart the smaller, and a maximum's gradient goes to it",
     "mobilenet_v1": "rounding puts an element 5e-6 beside ReLU6's bend on its other side",
@@ -426,7 +426,7 @@ def outcome(name: str, autocast: bool) -> tuple[str, str]:
                 text = difference(expected, found, trained(copy.deepcopy(model).double(), doubled(given), "cpu"))
         text = text or (difference(tokens, generated(model, given, "npu")) if tokens else None)
     except Exception as error:
-        return "refused", f"{label} {type(error).__name__} {error}"
+        return "rejected", f"{label} {type(error).__name__} {error}"
     return ("agrees", label) if text is None else ("differs", f"{label} {text}")
 
 
@@ -441,7 +441,7 @@ def main() -> int:
     counts = Counter[str]()
     for name in chosen.types or filter(class_of, CONFIG_MAPPING.keys()):
         what, why = outcome(name, chosen.autocast)
-        if what in ("differs", "refused"):
+        if what in ("differs", "rejected"):
             what += " for a reason" if name in KNOWN else " for none"
         counts[what] += 1
         print(f"{name}: {what} {' '.join(why.split())[:400]} {KNOWN.get(name, '')}", flush=True)

@@ -2,7 +2,7 @@
 
 ``aclnn torch-npu run [--soc-name NAME] -m tests.npu.vision_models [--half] [NAME …]`` in an environment that
 tests/npu/environment.py made, with ``PACKAGES`` added; half an hour for all. A step of training from the same weights:
-outputs, gradients and what SGD makes of them. Exit status 1 where one differs or is refused for no known reason.
+outputs, gradients and what SGD makes of them. Exit status 1 where one differs or is rejected for no known reason.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ SMALL = (
     "small",
     "_s",
 )
-#: Reasons by a model's name, for what is refused and what differs.
+#: Reasons by a model's name, for what is rejected and what differs.
 KNOWN = {
     r"FluxTransformer2DModel": "diffusers turns by float32 angles on an NPU, by float64 ones elsewhere",
     r"timm\.iformer\w*": "CANN's attention takes values of no more elements than keys",
@@ -322,7 +322,7 @@ def outcome(case: Case, half: bool, seed: int) -> str:
     try:
         got = step(model, inputs, "npu", torch.float32, half)
     except Exception as error:
-        return f"refused: {error}"
+        return f"rejected: {error}"
     if max(distances(expected, got)) < (HALF_ROOM if half else ROOM):
         return "agrees"
     exact = step(model, inputs, "cpu", torch.float64, False)
@@ -376,7 +376,7 @@ def main() -> int:
             took, said = time.perf_counter() - began, " ".join(text.split())[:400]
             print(f"{case.name} ({took:.0f} s): {said}", why and f"({why})", flush=True)
     print(f"\n{counts['agrees']} of {counts.total() - counts['not tried']} models agree; {dict(counts)}")
-    return 1 if counts["differs"] or counts["refused"] else 0
+    return 1 if counts["differs"] or counts["rejected"] else 0
 
 
 if __name__ == "__main__":

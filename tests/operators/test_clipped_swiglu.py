@@ -150,7 +150,7 @@ def test_dimensions_from_dim_on_are_one_row(interleaved: bool) -> None:
 
 
 @pytest.mark.parametrize("interleaved", [True, False])
-def test_verify_judges_the_gradient(interleaved: bool) -> None:
+def test_verify_covers_the_gradient(interleaved: bool) -> None:
     rng = np.random.default_rng(3)
     dy, x = (rng.normal(size=(6, n)).astype(np.float32) for n in (8, 16))
     given = {"grad_y": dy, "x": x, "group_index": np.array([2, 2], np.int64)}

@@ -193,13 +193,13 @@ def test_numbers_become_scalars(given: Any, dtype: D) -> None:
 
 
 @pytest.mark.parametrize("value", ["1", b"1", [1.0], np.ones(1), object()])
-def test_what_is_no_number_is_refused(value: Any) -> None:
+def test_what_is_no_number_is_rejected(value: Any) -> None:
     with pytest.raises(AclnnError, match="aclnnElu: input_scale: expected a number, got "):
         aclnn.elu(X, 1.0, 1.0, value)
 
 
 @pytest.mark.parametrize("value", [2, "true", None, [True]])
-def test_what_is_no_truth_value_is_refused(value: Any) -> None:
+def test_what_is_no_truth_value_is_rejected(value: Any) -> None:
     with pytest.raises(AclnnError, match="aclnnEluBackward: is_result: expected a boolean, got "):
         aclnn.elu_backward(X, 1, 1, 1, value, X)
 

@@ -39,7 +39,7 @@ def given(kind: str) -> dict[str, Array]:
     return {"x": x, "dy": dy, "gamma": w, "beta": b}
 
 
-def judge(expected: dict[str, tuple[Array, Array]], results: tuple[Array, ...]) -> None:
+def compare(expected: dict[str, tuple[Array, Array]], results: tuple[Array, ...]) -> None:
     for (name, (exact, slack)), got in zip(expected.items(), results, strict=True):
         assert_close(name, got, exact, slack)
 
@@ -54,11 +54,11 @@ def test_nasty_numbers(kind: str) -> None:
     for scale in SCALES:
         attributes = {"numGroups": GROUPS, "eps": 1e-5, "swishScale": scale, "activateSwish": True}
         results = aclnn.group_norm_swish(x, w, b, GROUPS, swish_scale=scale)
-        judge(norms.group_swish(wide | attributes, outputs), results)
+        compare(norms.group_swish(wide | attributes, outputs), results)
         _, mean, rstd = results
         statistics = {"mean": mean.astype(np.float64), "rstd": rstd.astype(np.float64)}
         results = aclnn.group_norm_swish_grad(dy, mean, rstd, x, w, b, GROUPS, swish_scale=scale)
-        judge(norms.group_swish_backward(wide | attributes | statistics, gradients), results)
+        compare(norms.group_swish_backward(wide | attributes | statistics, gradients), results)
 
 
 def test_a_nan_spoils_its_group_and_its_channel_only() -> None:
@@ -74,7 +74,7 @@ def test_a_nan_spoils_its_group_and_its_channel_only() -> None:
         assert np.isnan(spoilt).tolist() == [True, True, False, False]
 
 
-def test_what_is_not_required_is_neither_written_nor_judged() -> None:
+def test_outputs_that_are_not_required_are_neither_written_nor_checked() -> None:
     x, dy, w, b = given("ordinary").values()
     _, mean, rstd = aclnn.group_norm_swish(x, w, b, GROUPS)
     whole = aclnn.group_norm_swish_grad(dy, mean, rstd, x, w, b, GROUPS)

@@ -54,7 +54,7 @@ def test_gradients_are_those_of_the_forward(rows: int, columns: int) -> None:
         assert np.abs(result - exact).max() <= 2e-5 * max(1, np.abs(exact).max())
 
 
-def judged(arguments: dict[str, Any]) -> None:
+def checked(arguments: dict[str, Any]) -> None:
     """Compute gradients, and compare those that are ordinary numbers with the exact ones."""
     columns = arguments["input"].shape[1]
     results = aclnn.layer_norm_backward(
@@ -93,7 +93,7 @@ def test_intermediates_may_be_huge_or_tiny(
 ) -> None:
     rng = np.random.default_rng(9)
     kind = NUMPY[dtype]
-    judged(
+    checked(
         {
             "gradOut": (rng.normal(size=(rows, columns)) * gradient).astype(kind),
             "input": (rng.normal(size=(rows, columns)) * scale).astype(kind),
@@ -117,7 +117,7 @@ def test_what_is_not_finite_spreads_by_the_formula(value: float, name: str, rows
         "weightOptional": rng.normal(size=columns).astype(F32),
     }
     arguments[name][(1,) * arguments[name].ndim] = value
-    judged(arguments)
+    checked(arguments)
 
 
 def test_equal_calls_give_equal_bits() -> None:
@@ -129,7 +129,7 @@ def test_equal_calls_give_equal_bits() -> None:
         assert [a.tobytes() for a in again] == [f.tobytes() for f in first]
 
 
-def test_statistics_without_room_are_refused_untouched() -> None:
+def test_statistics_without_room_are_rejected_untouched() -> None:
     x = np.ones((4, 3), F32)
     small = np.full(3, 7, F32)
     for mean, rstd in ((small, None), (None, small)):

@@ -40,7 +40,7 @@ OTHERS = {
 }
 
 
-def judged(name: str, given: dict[str, Any]) -> dict[str, Array]:
+def checked(name: str, given: dict[str, Any]) -> dict[str, Array]:
     """Compute results, and compare them with the formula in extended precision."""
     case = CASE_BY_NAME[name]
     inputs = [given[p.name] for p in case.operator.inputs]
@@ -72,12 +72,12 @@ def forward(rows: dict[str, Array], eps: float) -> dict[str, Any]:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_row_is_normalised_for_itself(name: str, eps: float) -> None:
     given = forward(FINITE | OTHERS, eps)
-    found = judged(name, given)
+    found = checked(name, given)
     spoilt = ["equal elements", "zeros", *OTHERS] if eps == 0.0 else [*OTHERS]
     places = [(*FINITE, *OTHERS).index(key) for key in spoilt]
     assert np.isnan(found["yOut"][places]).all()
     assert np.isfinite(np.delete(found["yOut"], places, 0)).all()
-    alone = judged(name, given | {key: given[key][1:2] for key in ("x1", "x2", "x", "gx")})
+    alone = checked(name, given | {key: given[key][1:2] for key in ("x1", "x2", "x", "gx")})
     assert (alone["yOut"] == found["yOut"][1]).all()
 
 
@@ -92,8 +92,8 @@ def gradient(rows: dict[str, Array], statistics: dict[str, Array]) -> dict[str, 
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients_of_a_row_depend_on_that_row(name: str) -> None:
     for rows in (FINITE, FINITE | OTHERS):
-        statistics = judged(name, forward(rows, 1e-5))
-        found = judged(f"{name}_grad", gradient(rows, statistics))
+        statistics = checked(name, forward(rows, 1e-5))
+        found = checked(f"{name}_grad", gradient(rows, statistics))
         assert np.isfinite(found["dxOut"][: len(FINITE)]).all()
         assert np.isnan(found["dxOut"][len(FINITE) :]).all()
         assert np.isfinite(found["dbetaOut"]).all()

@@ -110,7 +110,7 @@ def test_the_same_bits_for_any_layout_and_thread_count(m: int, n: int, dtype: An
         assert [bits(array) for pair in results for array in pair] == expected
 
 
-def judged(dy: Array, x: Array, rstd: Array, gamma: Array) -> None:
+def checked(dy: Array, x: Array, rstd: Array, gamma: Array) -> None:
     """Compute gradients, and compare them with the exact ones."""
     dx, dgamma = aclnn.rms_norm_grad(dy, x, rstd, gamma)
     arguments = {"dy": dy, "x": x, "rstd": rstd, "gamma": gamma}
@@ -136,7 +136,7 @@ def test_intermediates_may_be_huge_or_tiny(
     rng = np.random.default_rng(9)
     dy, x = (rng.normal(size=(m, n)) * factor for factor in (gradient, scale))
     gamma = rng.normal(size=n).astype(dtype)
-    judged(dy.astype(dtype), x.astype(dtype), np.full(m, rstd, F32), gamma)
+    checked(dy.astype(dtype), x.astype(dtype), np.full(m, rstd, F32), gamma)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -145,7 +145,7 @@ def test_intermediates_may_be_huge_or_tiny(
 def test_what_is_not_finite_spreads_by_the_formula(value: float, place: int, m: int, n: int) -> None:
     arguments = [array.copy() for array in rows(m, n)]
     arguments[place][(1,) * arguments[place].ndim if arguments[place].shape[-1] > 1 else (1, 0)] = value
-    judged(*arguments)
+    checked(*arguments)
 
 
 @pytest.mark.parametrize("n", [40, 300, 700])

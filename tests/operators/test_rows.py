@@ -173,7 +173,7 @@ def computed(
     return found | {p.name: moved[p.name] for p in case.operator.inputs if p.updated}
 
 
-def judged(case: Case, arguments: Mapping[str, Any]) -> Results:
+def checked(case: Case, arguments: Mapping[str, Any]) -> Results:
     """Compute results, compare them with the formula in extended precision, and return them."""
     found = computed(case, arguments)
     described = {name: T(D.of_numpy(value.dtype), value.shape) for name, value in found.items()}
@@ -195,7 +195,7 @@ def examine(case: Case, rows: Array, finite: int, dtype: D = D.FLOAT) -> None:
     """Check rows; the first ``finite`` of them must have the same bits alone and with the others."""
     kept = rows.copy()
     kept[finite:] = rows[0]
-    clean, all_ = (judged(case, given(case, values, NUMPY[dtype])) for values in (kept, rows))
+    clean, all_ = (checked(case, given(case, values, NUMPY[dtype])) for values in (kept, rows))
     pairs = list(zip(by_rows(case, clean, rows), by_rows(case, all_, rows), strict=True))
     assert pairs
     for before, after in pairs:
@@ -226,7 +226,7 @@ def test_nasty_rows_are_exact_and_others_know_nothing_of_them(case: Case, n: int
     if not alone:
         examine(case, np.stack([*finite.values(), *others.values()]), len(finite))
     for row in finite.values() if alone else ():
-        judged(case, given(case, row[None], NUMPY[D.FLOAT]))
+        checked(case, given(case, row[None], NUMPY[D.FLOAT]))
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_many_results_of_16_bits(name: str) -> None:
     case, rng = CASE_BY_NAME[name], np.random.default_rng(7)
     sizes = 10 ** rng.uniform(-4, 3, size=(64, 1))
     for rows in (1000.0 + rng.normal(size=(64, 1000)), sizes * rng.normal(size=(64, 1000)), rng.normal(size=(300, 17))):
-        judged(case, given(case, rows, NUMPY[D.FLOAT16]))
+        checked(case, given(case, rows, NUMPY[D.FLOAT16]))
 
 
 def test_one_element_a_channel_by_running_statistics() -> None:
@@ -265,13 +265,13 @@ def test_one_element_a_channel_by_running_statistics() -> None:
 def test_16_bit_results_where_float32_does_not_reach() -> None:
     """Rows with differences that overflow float32, and amplified products that are subnormal in it."""
     case, rows = CASE_BY_NAME["group_norm"], np.random.default_rng(8).normal(size=(8, 40))
-    found = judged(case, given(case, np.where(rows < 1.0, 3e38, -3e38), NUMPY[D.BF16]))
+    found = checked(case, given(case, np.where(rows < 1.0, 3e38, -3e38), NUMPY[D.BF16]))
     assert np.isfinite(found["out"].astype(np.float32)).all()
     case = CASE_BY_NAME["group_norm_backward"]
     arguments = given(case, rows, NUMPY[D.BF16])
     for name, factor in {"gradOut": 1e-36, "gamma": 1e-7, "input": 1e-12, "mean": 1e-12, "rstd": 1e12}.items():
         arguments[name] = (arguments[name].astype(np.float64) * factor).astype(arguments[name].dtype)
-    judged(case, arguments)
+    checked(case, arguments)
 
 
 @pytest.mark.slow
@@ -292,7 +292,7 @@ def test_long_rows_are_exact_and_have_the_same_bits_however_computed(case: Case)
     rows = np.concatenate([rows, spoilt(n)["NaN"][None]])
     threads.set_threads(1)
     arguments = given(case, rows, NUMPY[D.FLOAT])
-    expected = judged(case, arguments)
+    expected = checked(case, arguments)
     threads.set_threads(2)
 
     def spread(array: Array) -> Array:

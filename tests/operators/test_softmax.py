@@ -341,7 +341,7 @@ def test_nothing_but_emptiness_is_looked_at(operator: Operator) -> None:
     assert prepare(operator, arguments, Product.ATLAS_A2).prepared.plan is None
 
 
-def test_products_without_bfloat16_refuse_it() -> None:
+def test_products_without_bfloat16_reject_it() -> None:
     set_soc_name("Ascend310P3")
     with pytest.raises(aclnn.AclnnError, match="self: expected data type ACL_FLOAT, ACL_FLOAT16 or ACL_DOUBLE on"):
         aclnn.softmax(normal(2, 3).astype(D.BF16.numpy))

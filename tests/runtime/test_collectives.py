@@ -244,7 +244,7 @@ def test_a_group_queues_what_it_can(device: None) -> None:
         (lambda r, at: cann.HcclCommInitRootInfo(1, 8, 0)[0], 1, "rootInfo: expected live memory"),
     ],
 )
-def test_what_is_wrong_with_a_call_is_refused(call: Callable[[Rank, int], int], code: int, text: str) -> None:
+def test_what_is_wrong_with_a_call_is_rejected(call: Callable[[Rank, int], int], code: int, text: str) -> None:
     def work(rank: Rank) -> None:
         assert call(rank, rank.device(np.zeros(4, np.float32))) == code
         assert text in (cann.aclGetRecentErrMsg() or "")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from aclnn import cann
-from tests.helpers.fresh_runtime import queue, refusal, stream_behind
+from tests.helpers.fresh_runtime import queue, recent_error, stream_behind
 
 Array = np.ndarray[Any, Any]
 NONE = 2**64 - 1
@@ -79,21 +79,23 @@ ROWS: list[tuple[dict[str, Any], int, str]] = [
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize(("changed", "code", "text"), ROWS)
-def test_rows_that_are_refused(device: None, asynchronous: bool, changed: dict[str, Any], code: int, text: str) -> None:
+def test_invalid_rows_are_rejected(
+    device: None, asynchronous: bool, changed: dict[str, Any], code: int, text: str
+) -> None:
     host = np.zeros((8, 6), np.uint8)
     call: dict[str, Any] = {"dst": malloc(np.zeros((4, 5), np.uint8)), "dpitch": 5, "src": host.ctypes.data}
     call |= {"spitch": 6, "width": 4, "height": 3, "kind": 1} | changed
     status = cann.aclrtMemcpy2dAsync(**call, stream=0) if asynchronous else cann.aclrtMemcpy2d(**call)
     assert status == code
-    assert not code or text in refusal()
+    assert not code or text in recent_error()
 
 
 def test_rows_of_a_queue_have_limits(device: None) -> None:
     big = 5 * 1024 * 1024 + 1
     assert cann.aclrtMemcpy2dAsync(64, big, 64, big, 5_000_001, 1, 1, 0) == 100000
-    assert "width: expected at most 5000000" in refusal()
+    assert "width: expected at most 5000000" in recent_error()
     assert cann.aclrtMemcpy2dAsync(64, 1, 64, 1, 1, big, 1, 0) == 100000
-    assert "height: expected at most 5242880" in refusal()
+    assert "height: expected at most 5242880" in recent_error()
 
 
 def test_prefetching_changes_nothing(device: None) -> None:
@@ -140,7 +142,7 @@ def test_a_batch_is_copied(device: None) -> None:
     assert batch.failed.value == NONE
 
 
-def test_a_batch_is_copied_without_the_number_of_the_refused(device: None) -> None:
+def test_a_batch_is_copied_without_the_number_of_the_rejected(device: None) -> None:
     for call in (cann.aclrtMemcpyBatchV2, lambda **given: cann.aclrtMemcpyBatchAsyncV2(**given, stream=0)):
         batch = Batch()
         del batch.call["failIndex"]
@@ -206,17 +208,17 @@ BATCHES: list[tuple[Any, int, int]] = [
 
 
 @pytest.mark.parametrize(("change", "code", "failed"), BATCHES)
-def test_batches_that_are_refused(device: None, change: Any, code: int, failed: int) -> None:
+def test_batches_that_are_rejected(device: None, change: Any, code: int, failed: int) -> None:
     batch = Batch()
     assert batch.copy(**change(batch) if callable(change) else change) == code
     assert batch.failed.value == failed
     assert not read(batch.there, batch.host).any()
-    assert not code or "aclrtMemcpyBatch: " in refusal()
+    assert not code or "aclrtMemcpyBatch: " in recent_error()
 
 
 def test_a_batch_without_a_place_for_what_failed(device: None) -> None:
     assert Batch().copy(failIndex=0, sizes=None) == 100000
-    assert "failIndex" in refusal()
+    assert "failIndex" in recent_error()
 
 
 @pytest.mark.parametrize("kind", [1, 3])
@@ -227,7 +229,7 @@ def test_a_batch_stays_on_one_side_never(device: None, kind: int) -> None:
         attribute.dst_type = attribute.src_type = int(kind == 3)
     there = batch.there if kind == 3 else batch.host.ctypes.data
     assert batch.copy(dsts=[there] * 3, srcs=[there] * 3) == 107000
-    assert "expected a copy between the host and a device" in refusal()
+    assert "expected a copy between the host and a device" in recent_error()
     assert batch.failed.value == 0
 
 

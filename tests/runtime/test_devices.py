@@ -20,7 +20,7 @@ from aclnn.core import products
 from aclnn.core.dtypes import DataType
 from aclnn.core.status import CODES
 from aclnn.runtime import arena, devices, handles
-from tests.helpers.fresh_runtime import pass_gate, queue, refusal
+from tests.helpers.fresh_runtime import pass_gate, queue, recent_error
 
 
 def in_thread(work: Callable[[], Any]) -> Any:
@@ -36,7 +36,7 @@ def in_thread(work: Callable[[], Any]) -> Any:
 def test_init_counts(fresh: None, path: str | None) -> None:
     assert cann.aclInit(path) == 0
     assert cann.aclInit(path) == 100002
-    assert "2 users" in refusal()
+    assert "2 users" in recent_error()
     assert cann.aclInit(path) == 100002
     assert cann.aclFinalizeReference() == (0, 2)
     assert cann.aclFinalize() == 0
@@ -52,7 +52,7 @@ def test_finalize_without_init(fresh: None) -> None:
     assert cann.aclFinalize() == 0
     assert cann.aclFinalize() == 0
     assert cann.aclFinalizeReference() == (100037, 0)
-    assert "aclFinalizeReference" in refusal()
+    assert "aclFinalizeReference" in recent_error()
 
 
 def test_configuration(fresh: None, tmp_path: Path) -> None:
@@ -63,18 +63,18 @@ def test_configuration(fresh: None, tmp_path: Path) -> None:
     broken.write_text('{"dump":')
     listed.write_text("[]")
     assert cann.aclInit(str(tmp_path / "absent")) == 100003
-    assert "absent" in refusal()
+    assert "absent" in recent_error()
     assert cann.aclInit(str(tmp_path)) == 100003
     assert cann.aclInit(os.fsencode(tmp_path) + b"/\xff") == 100003
     for path in (broken, listed):
         assert cann.aclInit(str(path)) == 100006
-        assert "JSON object" in refusal()
+        assert "JSON object" in recent_error()
     assert cann.aclInit(str(first)) == 0
     assert cann.aclInit(str(other)) == 100002
     assert cann.aclFinalize() == 0
     assert cann.aclInit(str(other)) == 100000
     assert cann.aclInit(None) == 100000
-    assert "first aclInit" in refusal()
+    assert "first aclInit" in recent_error()
     assert cann.aclInit(str(same)) == 0
 
 
@@ -86,14 +86,14 @@ def test_a_configuration_that_is_no_regular_file_is_not_waited_for(fresh: None, 
         path = tmp_path / "pipe"
         os.mkfifo(path)
     assert cann.aclInit(str(path)) == 100003
-    assert "not a regular file" in refusal()
+    assert "not a regular file" in recent_error()
 
 
 def test_a_configuration_that_is_too_long_is_not_read(fresh: None, tmp_path: Path) -> None:
     path = tmp_path / "long.json"
     path.write_text(" " * (1 << 20) + "{}")
     assert cann.aclInit(str(path)) == 100003
-    assert "longer than 1048576 bytes" in refusal()
+    assert "longer than 1048576 bytes" in recent_error()
 
 
 def test_a_configuration_nested_too_deeply_cannot_be_parsed(fresh: None, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_configuration_nested_too_deeply_cannot_be_parsed(fresh: None, tmp_pat
     path = tmp_path / "deep.json"
     path.write_text('{"a":' * 100_000 + "0" + "}" * 100_000)
     assert cann.aclInit(str(path)) == 100006
-    assert "configPath: expected a JSON object" in refusal()
+    assert "configPath: expected a JSON object" in recent_error()
 
 
 def test_the_lighter_alternative(fresh: None, tmp_path: Path) -> None:
@@ -121,14 +121,14 @@ def test_runtime_calls_do_not_need_init(fresh: None) -> None:
 
 
 @pytest.mark.parametrize("begin", [cann.aclInit, lambda: cann.aclrtSetDevice(0)], ids=["init", "device"])
-def test_an_unknown_product_is_refused_where_a_program_begins(
+def test_an_unknown_product_is_rejected_where_a_program_begins(
     fresh: None, monkeypatch: pytest.MonkeyPatch, begin: Callable[[], int]
 ) -> None:
     """aclInit and aclrtSetDevice must fail, rather than aclrtGetSocName and operators later."""
     monkeypatch.setattr(products, "_selected", None)
     monkeypatch.setenv("ACLNN_SOC_NAME", "Ascend910X")
     assert begin() == 507008
-    assert "Ascend910B2 (Atlas A2)" in (text := refusal())
+    assert "Ascend910B2 (Atlas A2)" in (text := recent_error())
     assert "got 'Ascend910X'" in text
     monkeypatch.setenv("ACLNN_SOC_NAME", "Ascend310P3")
     assert begin() == 0
@@ -141,12 +141,12 @@ def test_an_unknown_product_is_refused_where_a_program_begins(
 )
 def test_device_numbers(fresh: None, call: Callable[[int], int], number: int) -> None:
     assert call(number) == 107001
-    assert "from 0 to 1" in refusal()
+    assert "from 0 to 1" in recent_error()
 
 
 def test_device_counting(fresh: None) -> None:
     assert cann.aclrtResetDevice(0) == 507007
-    assert "not" in refusal()
+    assert "not" in recent_error()
     assert cann.aclrtResetDeviceForce(0) == 507007
     assert cann.aclrtSetDevice(0) == cann.aclrtSetDevice(0) == 0
     assert cann.aclrtGetDevice() == (0, 0)
@@ -224,7 +224,7 @@ def test_a_context_that_another_thread_destroyed_is_none(device: None) -> None:
     assert cann.aclrtCreateStream() == (107002, 0)
 
 
-def test_context_refusals(device: None) -> None:
+def test_context_errors(device: None) -> None:
     _, default = cann.aclrtGetCurrentContext()
     _, gone = cann.aclrtCreateContext(0)
     _, stream = cann.aclrtCreateStream()
@@ -238,11 +238,11 @@ def test_context_refusals(device: None) -> None:
     ]
     for handle, destroyed, current, text in rows:
         assert cann.aclrtDestroyContext(handle) == destroyed
-        assert text in refusal()
+        assert text in recent_error()
         assert cann.aclrtSetCurrentContext(handle) == current
-        assert text in refusal()
+        assert text in recent_error()
     assert cann.aclrtDestroyContext(default) == 107002
-    assert "default context" in refusal()
+    assert "default context" in recent_error()
     assert cann.aclrtSetCurrentContext(default) == 0
 
 
@@ -261,7 +261,7 @@ def test_a_context_that_is_being_destroyed(device: None) -> None:
     while found.life is devices._Life.LIVE:
         pass
     assert cann.aclrtDestroyContext(context) == 507007
-    assert "another thread" in refusal()
+    assert "another thread" in recent_error()
     assert cann.aclrtSetCurrentContext(context) == 107000
     gate.set()
     destroyer.join()
@@ -345,7 +345,7 @@ def test_threads_whose_first_calls_meet_count_the_same_device(monkeypatch: pytes
         devices.reset_device(0)
 
 
-def test_more_devices_than_memory_has_room_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_devices_than_memory_has_room_for_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     """10^9 devices would take all memory, or hours."""
     monkeypatch.setattr(devices._process, "current", devices._Process())
     monkeypatch.setenv("ACLNN_DEVICE_COUNT", "1000000000")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aclnn import cann
-from tests.helpers.fresh_runtime import queue, refusal, stream_behind
+from tests.helpers.fresh_runtime import queue, recent_error, stream_behind
 
 NULL_ROWS: list[tuple[str, Callable[[Any], Any]]] = [
     ("destroy", cann.aclrtDestroyEvent),
@@ -39,7 +39,7 @@ def test_null_stale_and_foreign_events(device: None, call: Callable[[Any], int])
         (99, 107000, "not a handle"),
     ):
         assert call(handle) == code
-        assert text in refusal()
+        assert text in recent_error()
 
 
 @pytest.mark.parametrize("create", [cann.aclrtCreateEventWithFlag, cann.aclrtCreateEventExWithFlag])
@@ -55,7 +55,7 @@ def test_flags(fresh: None, create: Callable[[int], tuple[int, int]], flag: int,
     assert status == code
     assert bool(event) == (code == 0)
     if code:
-        assert "flag" in refusal()
+        assert "flag" in recent_error()
 
 
 def test_an_event_is_complete_when_its_stream_has_come_to_it(device: None) -> None:
@@ -67,7 +67,7 @@ def test_an_event_is_complete_when_its_stream_has_come_to_it(device: None) -> No
     assert cann.aclrtQueryEventStatus(event) == (0, cann.ACL_EVENT_RECORDED_STATUS_NOT_READY)
     assert cann.aclrtQueryEvent(event) == (0, cann.ACL_EVENT_STATUS_NOT_READY)
     assert cann.aclrtSynchronizeEventWithTimeout(event, 1) == 507047
-    assert "timed out after 1 ms" in refusal()
+    assert "timed out after 1 ms" in recent_error()
     assert cann.aclrtSynchronizeEventWithTimeout(event, 0) == 507047
     assert cann.aclrtSynchronizeEventWithTimeout(event, -2) == 107000
     gate.set()
@@ -111,7 +111,7 @@ def test_a_wait_refers_to_the_record_before_it(device: None) -> None:
 def test_waiting_for_what_was_never_recorded(device: None) -> None:
     _, event = cann.aclrtCreateEvent()
     assert cann.aclrtStreamWaitEvent(0, event) == 107000
-    assert "was recorded" in refusal()
+    assert "was recorded" in recent_error()
     assert cann.aclrtSynchronizeEvent(event) == 107000
     _, reusable = cann.aclrtCreateEventExWithFlag(cann.ACL_EVENT_SYNC)
     assert cann.aclrtQueryEventStatus(reusable) == (0, cann.ACL_EVENT_RECORDED_STATUS_COMPLETE)
@@ -162,7 +162,7 @@ def test_elapsed_time(device: None) -> None:
     assert cann.aclrtEventElapsedTime(end, end) == (0, 0.0)
 
 
-def test_elapsed_time_refuses(device: None) -> None:
+def test_elapsed_time_rejects(device: None) -> None:
     _, never = cann.aclrtCreateEvent()
     _, recorded = cann.aclrtCreateEvent()
     _, untimed = cann.aclrtCreateEventWithFlag(cann.ACL_EVENT_SYNC)
@@ -180,7 +180,7 @@ def test_elapsed_time_refuses(device: None) -> None:
         (recorded, pending, 107006),
     ):
         assert cann.aclrtEventElapsedTime(start, end) == (code, 0.0)
-        assert "Event: expected" in refusal()
+        assert "Event: expected" in recent_error()
     gate.set()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from aclnn import cann
-from tests.helpers.fresh_runtime import PATIENCE_S, queue, refusal, stream_behind
+from tests.helpers.fresh_runtime import PATIENCE_S, queue, recent_error, stream_behind
 
 STOP, CONTINUE = cann.ACL_STOP_ON_FAILURE, cann.ACL_CONTINUE_ON_FAILURE
 
@@ -39,7 +39,7 @@ def test_what_comes_behind_a_failure_is_dropped(device: None) -> None:
     queue(stream).enqueue(lambda: ran.append("behind"))
     gate.set()
     assert cann.aclrtSynchronizeStream(stream) == 507000
-    assert "the reason" in refusal()
+    assert "the reason" in recent_error()
     assert not ran
 
 
@@ -53,7 +53,7 @@ def test_a_stream_that_goes_on_runs_what_comes_behind(device: None) -> None:
     assert ran == ["behind"]
 
 
-def test_all_streams_of_the_context_refuse_what_follows_for_good(device: None) -> None:
+def test_all_streams_of_the_context_reject_what_follows_for_good(device: None) -> None:
     gate = threading.Event()
     (_, before), (_, behind) = cann.aclrtCreateEvent(), cann.aclrtCreateEvent()
     other = new_stream()
@@ -65,7 +65,7 @@ def test_all_streams_of_the_context_refuse_what_follows_for_good(device: None) -
     for _ in range(2):
         for handle in (stream, other, 0):
             assert cann.aclrtSynchronizeStream(handle) == 507000
-            assert "the reason" in refusal()
+            assert "the reason" in recent_error()
             assert cann.aclrtStreamQuery(handle) == (507000, 0)
             assert cann.aclrtMemsetAsync(address, 64, 0, 64, handle) == 507000
             assert cann.aclrtRecordEvent(before, handle) == 507000
@@ -141,11 +141,11 @@ def test_modes_may_become_stricter_only(device: None) -> None:
         assert cann.aclrtGetStreamAttribute(stream, cann.ACL_STREAM_ATTR_FAILURE_MODE, at) == 0
         assert value[0] == mode & 1
     assert cann.aclrtSetStreamFailureMode(stream, CONTINUE) == 207000
-    assert "stops on failure" in refusal()
+    assert "stops on failure" in recent_error()
     queue(stream).enqueue(fail)
     assert cann.aclrtSynchronizeStream(stream) == 507000
     assert cann.aclrtSetStreamFailureMode(stream, STOP) == 207000
-    assert "has stopped" in refusal()
+    assert "has stopped" in recent_error()
     assert cann.aclrtSetStreamFailureMode(0, STOP) == 0
     value[0] = CONTINUE
     assert cann.aclrtSetStreamAttribute(0, cann.ACL_STREAM_ATTR_FAILURE_MODE, at) == 207000

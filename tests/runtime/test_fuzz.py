@@ -146,8 +146,8 @@ def test_random_calls(fresh: None, without_kernels: None, seed: int) -> None:
         pool = fuzzer.random.choice([functions, functions, makers, users, *[gradients] * 12])
         fuzzer.call(fuzzer.random.choice(pool))
     succeeded = {name for name, status in fuzzer.statuses if status == 0}
-    refused = {name for name, status in fuzzer.statuses if status}
+    rejected = {name for name, status in fuzzer.statuses if status}
     # Both outcomes of nearly everything came up, operators included.
     assert len(succeeded) > 80
-    assert len(refused) > 80
+    assert len(rejected) > 80
     assert StandInPlan.runs > 10

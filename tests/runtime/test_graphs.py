@@ -1,4 +1,4 @@
-"""Graphs: what is captured, in which order it is executed, which streams take part, what is refused meanwhile."""
+"""Graphs: what is captured, in which order it is executed, which streams take part, what is rejected meanwhile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from aclnn import cann
 from aclnn.core.products import set_soc_name
-from tests.helpers.fresh_runtime import PATIENCE_S, queue, refusal
+from tests.helpers.fresh_runtime import PATIENCE_S, queue, recent_error
 
 GLOBAL, LOCAL, RELAXED = (
     cann.ACL_MODEL_RI_CAPTURE_MODE_GLOBAL,
@@ -98,7 +98,7 @@ def test_tasks_wait_for_executions(device: None) -> None:
     assert cann.aclmdlRIExecute(graph, 0) == 107000
     assert cann.aclmdlRIDestroy(graph) == 0
     assert cann.aclmdlRIExecuteAsync(graph, 0) == 107000
-    assert "destroyed" in refusal()
+    assert "destroyed" in recent_error()
 
 
 def test_the_state_of_streams(device: None) -> None:
@@ -152,7 +152,7 @@ def test_streams_must_join_the_first_again(device: None) -> None:
     after(third, first)
     queue(second).enqueue(lambda: None)
     assert cann.aclmdlRICaptureEnd(first) == (107025, 0)
-    assert "1 unjoined" in refusal()
+    assert "1 unjoined" in recent_error()
     # It is over for all the same.
     assert cann.aclmdlRICaptureGetInfo(second)[1] == 0
     first, second, third = begin(), stream(), stream()
@@ -168,7 +168,7 @@ def test_waits_for_what_is_not_in_the_capture(device: None) -> None:
     assert cann.aclrtRecordEvent(outside, 0) == 0
     first, other = begin(), begin()
     assert cann.aclrtStreamWaitEvent(first, outside) == 107024
-    assert "recorded in the capture" in refusal()
+    assert "recorded in the capture" in recent_error()
     _, never = cann.aclrtCreateEventExWithFlag(cann.ACL_EVENT_SYNC)
     assert cann.aclrtStreamWaitEvent(first, never) == 0
     inside = event()
@@ -237,7 +237,7 @@ def test_groups_of_tasks_are_replaced_when_a_stream_comes_to_it(device: None) ->
     assert cann.aclmdlRICaptureTaskUpdateBegin(other, group) == 0
     queue(other).enqueue(lambda: None)
     assert cann.aclmdlRICaptureTaskUpdateEnd(other) == 107033
-    assert "2 tasks" in refusal()
+    assert "2 tasks" in recent_error()
     assert cann.aclmdlRIDestroy(graph) == 0
     assert cann.aclmdlRICaptureTaskUpdateBegin(other, group) == 107000
 
@@ -249,7 +249,7 @@ def test_an_open_group_ends_the_capture_in_vain(device: None) -> None:
     assert cann.aclmdlRICaptureEnd(captured)[0] == 107029
 
 
-def test_refusals_while_tasks_are_captured(device: None) -> None:
+def test_errors_while_tasks_are_captured(device: None) -> None:
     captured, joined = begin(), stream()
     _, _, graph = cann.aclmdlRICaptureGetInfo(captured)
     after(captured, joined)
@@ -343,7 +343,7 @@ def test_a_failure_is_the_stream_s(device: None) -> None:
     graph = end(captured)
     assert cann.aclmdlRIExecuteAsync(graph, captured) == 0
     assert cann.aclrtSynchronizeStream(captured) == 507000
-    assert "ZeroDivisionError" in refusal()
+    assert "ZeroDivisionError" in recent_error()
     assert seen == []
     assert cann.aclmdlRIDestroy(graph) == 0
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from aclnn import cann
 from aclnn.core.products import set_soc_name
 from aclnn.runtime import arena, memory, transfers
-from tests.helpers.fresh_runtime import MEMORY_BYTES, refusal, stream_behind
+from tests.helpers.fresh_runtime import MEMORY_BYTES, recent_error, stream_behind
 
 UINT64 = 2**64 - 1
 MALLOCS = [cann.aclrtMalloc, cann.aclrtMallocAlign32, cann.aclrtMallocCached]
@@ -72,11 +72,11 @@ def test_an_unknown_policy_is_the_default(device: None) -> None:
 @pytest.mark.parametrize(
     ("size", "code"), [(0, 100000), (UINT64, 100000), (UINT64 - 30, 100000), (1 << 62, 107002), (64, 107002)]
 )
-def test_malloc_refuses_before_it_looks_for_a_context(
+def test_malloc_rejects_before_it_looks_for_a_context(
     fresh: None, malloc_function: Callable[..., Any], size: int, code: int
 ) -> None:
     assert malloc_function(size, 0) == (code, 0)
-    assert malloc_function.__name__ in refusal()
+    assert malloc_function.__name__ in recent_error()
 
 
 def test_rounding_up_overflows_where_the_padding_does(device: None) -> None:
@@ -92,7 +92,7 @@ def test_exhaustion_and_memory_info(device: None) -> None:
     half = malloc(MEMORY_BYTES // 2)
     assert cann.aclrtGetMemInfo(cann.ACL_HBM_MEM) == (0, MEMORY_BYTES // 2, MEMORY_BYTES)
     assert cann.aclrtMalloc(MEMORY_BYTES // 2 + 1, 0) == (207001, 0)
-    assert str(MEMORY_BYTES // 2) in refusal()
+    assert str(MEMORY_BYTES // 2) in recent_error()
     assert cann.aclrtMalloc(MEMORY_BYTES, cann.ACL_MEM_MALLOC_NORMAL_ONLY) == (207001, 0)
     rest = malloc(MEMORY_BYTES // 2)
     assert cann.aclrtGetMemInfo(cann.ACL_HBM_MEM) == (0, 0, MEMORY_BYTES)
@@ -126,9 +126,9 @@ def test_memory_info_by_attribute(device: None, product: str, attribute: int) ->
 
 
 @pytest.mark.parametrize(("attribute", "code"), [(18, 107016), (-1, 107016), (0, 107002)])
-def test_memory_info_refuses(fresh: None, attribute: int, code: int) -> None:
+def test_memory_info_rejects(fresh: None, attribute: int, code: int) -> None:
     assert cann.aclrtGetMemInfo(attribute) == (code, 0, 0)
-    assert "aclrtGetMemInfo" in refusal()
+    assert "aclrtGetMemInfo" in recent_error()
 
 
 def test_free_needs_no_context(fresh: None) -> None:
@@ -187,9 +187,9 @@ def _foreign() -> int:
         (cann.aclrtFreeHost, _foreign, 107000, "0x12345; nothing is allocated"),
     ],
 )
-def test_free_refuses(device: None, free: Callable[..., int], make: Callable[[], Any], code: int, text: str) -> None:
+def test_free_rejects(device: None, free: Callable[..., int], make: Callable[[], Any], code: int, text: str) -> None:
     assert free(make()) == code
-    message = refusal()
+    message = recent_error()
     assert text in message
     assert free.__name__ in message
 
@@ -228,7 +228,7 @@ def test_copy_tests_in_order(fresh: None, asynchronous: bool, args: tuple[Any, .
     assert status == code
     assert not arrays["d"].any()
     if code:
-        assert "aclrtMemcpy" in refusal()
+        assert "aclrtMemcpy" in recent_error()
 
 
 @pytest.mark.parametrize("kind", list(cann.aclrtMemcpyKind)[:6])
@@ -266,7 +266,7 @@ def test_copies_stay_inside_allocations(device: None) -> None:
         cann.aclrtMemInvalidate(small, 11),
     ]
     assert beyond == [107000] * len(beyond)
-    assert "1 bytes beyond device allocation" in refusal()
+    assert "1 bytes beyond device allocation" in recent_error()
     assert read(small, 10) == bytes(10)
     assert read(large, 100) == bytes(100)
 
@@ -285,13 +285,13 @@ def test_freed_device_memory_is_never_touched(device: None, large: bool) -> None
     ]
     for call in calls:
         assert call() == 107000
-        assert "was freed" in refusal()
+        assert "was freed" in recent_error()
 
 
 def test_the_neighbourhood_of_allocations_is_the_devices_own(device: None) -> None:
     address, host = malloc(100), buffer(8)
     assert cann.aclrtMemcpy(address + 4096 * 100, 8, pointer(host), 8, 1) == 107000
-    assert "the nearest is device allocation" in refusal()
+    assert "the nearest is device allocation" in recent_error()
 
 
 @pytest.mark.parametrize("address", [1, 4095, 1 << 56, UINT64 - 7])
@@ -299,14 +299,14 @@ def test_addresses_that_no_process_has(device: None, address: int) -> None:
     host = buffer(8)
     assert cann.aclrtMemcpy(pointer(host), 8, address, 8, 2) == 107000
     assert cann.aclrtMemset(address, 8, 0, 8) == 107000
-    assert "expected live memory" in refusal()
+    assert "expected live memory" in recent_error()
 
 
 def test_a_handle_is_not_an_address(device: None) -> None:
     _, stream = cann.aclrtCreateStream()
     assert cann.aclrtMemset(stream, 8, 0, 8) == 107000
     assert cann.aclrtFree(stream) == 107000
-    assert "not an address of this process" in refusal()
+    assert "not an address of this process" in recent_error()
 
 
 MEMSET_ROWS = [
@@ -343,7 +343,7 @@ ASYNC: list[tuple[str, Callable[[int, int, int], int]]] = [
 
 
 @pytest.mark.parametrize("call", [row[1] for row in ASYNC], ids=[row[0] for row in ASYNC])
-def test_asynchronous_calls_judge_the_stream(device: None, call: Callable[[int, int, int], int]) -> None:
+def test_asynchronous_calls_check_the_stream(device: None, call: Callable[[int, int, int], int]) -> None:
     d, s = malloc(8), malloc(8)
     _, mine = cann.aclrtCreateStream()
     assert call(d, s, mine) == 0
@@ -351,11 +351,11 @@ def test_asynchronous_calls_judge_the_stream(device: None, call: Callable[[int, 
     _, gone = cann.aclrtCreateStream()
     cann.aclrtDestroyStream(gone)
     assert call(d, s, gone) == 107000
-    assert "destroyed" in refusal()
+    assert "destroyed" in recent_error()
     assert call(d, s, 77) == 107000
     _, context = cann.aclrtCreateContext(0)
     assert call(d, s, mine) == 107003
-    assert "another" in refusal()
+    assert "another" in recent_error()
     cann.aclrtDestroyContext(context)
     cann.aclrtResetDevice(0)
     assert call(d, s, 0) == 107002

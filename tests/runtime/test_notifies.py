@@ -10,7 +10,7 @@ import pytest
 
 from aclnn import cann
 from aclnn.core.products import set_soc_name
-from tests.helpers.fresh_runtime import queue, refusal, stream_behind
+from tests.helpers.fresh_runtime import queue, recent_error, stream_behind
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_wait_for_a_notify_has_a_limit_in_seconds(device: None) -> None:
     assert cann.aclrtWaitAndResetNotify(notify(), 0, 1) == 0
     assert is_stuck(0)
     assert cann.aclrtSynchronizeStream(0) == 507000
-    assert "timed out after 1 s" in refusal()
+    assert "timed out after 1 s" in recent_error()
 
 
 def test_notifies_are_reset_at_once(device: None) -> None:
@@ -87,7 +87,7 @@ def test_notifies_are_reset_at_once(device: None) -> None:
     assert cann.aclrtNotifyBatchReset([handles[0], 8], 2) == 107000
 
 
-def test_refusals_of_notifies(fresh: None) -> None:
+def test_errors_of_notifies(fresh: None) -> None:
     assert cann.aclrtCreateNotify(2) == (107000, 0)
     assert cann.aclrtCreateNotify(1) == (107002, 0)
     assert cann.aclrtSetDevice(0) == 0
@@ -152,10 +152,10 @@ def test_a_wait_for_a_count_may_clear_it_and_has_a_limit(counts: None) -> None:
     handle = counter()
     assert record(handle, 0, 5) == wait(handle, 0, EQUAL, 5, clears=1) == wait(handle, 0, EQUAL, 5, timeout=1) == 0
     assert cann.aclrtSynchronizeStream(0) == 507000
-    assert "timed out after 1 s" in refusal()
+    assert "timed out after 1 s" in recent_error()
 
 
-def test_refusals_of_counts(counts: None) -> None:
+def test_errors_of_counts(counts: None) -> None:
     assert cann.aclrtCntNotifyCreate(1) == (107000, 0)
     handle = counter()
     assert cann.aclrtCntNotifyGetId(handle)[0] == 0
@@ -211,7 +211,7 @@ def test_a_stream_waits_for_a_value(
         assert cann.aclrtSynchronizeStreamWithTimeout(stream, 1000) == 0
 
 
-def test_refusals_of_values(device: None) -> None:
+def test_errors_of_values(device: None) -> None:
     address, host = word(), (ctypes.c_uint64 * 2)()
     for call in (cann.aclrtValueWrite, cann.aclrtValueWait):
         assert call(0, 1, 0, 0) == 100000

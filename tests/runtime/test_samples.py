@@ -13,7 +13,7 @@ import pytest
 from aclnn import cann
 from aclnn.core.products import set_soc_name
 from aclnn.runtime import callbacks
-from tests.helpers.fresh_runtime import PATIENCE_S, queue, refusal, stream_behind
+from tests.helpers.fresh_runtime import PATIENCE_S, queue, recent_error, stream_behind
 
 CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 WITHIN, TO_DEVICE, TO_HOST = cann.ACL_MEMCPY_INNER_DEVICE_TO_DEVICE, 1, 2
@@ -84,7 +84,7 @@ def test_a_wait_for_an_event_may_have_a_limit(device: None, flags: int) -> None:
     assert cann.aclrtRecordEvent(event, recording) == 0
     assert cann.aclrtStreamWaitEventWithTimeout(waiting, event, 1) == 0
     assert cann.aclrtSynchronizeStream(waiting) == 507000
-    assert "timed out after 1 s" in refusal()
+    assert "timed out after 1 s" in recent_error()
     assert cann.aclrtStreamWaitEventWithTimeout(waiting, event, 0) == 0
     assert cann.aclrtStreamWaitEventWithFlag(waiting, event, 1000, cann.ACL_EVENT_WAIT_DEFAULT) == 0
     gate.set()
@@ -214,7 +214,7 @@ def test_a_graph_tells_its_streams_and_their_tasks(device: None) -> None:
     assert cann.aclmdlRIDestroy(graphs[0]) == 0
     count = ctypes.c_uint32(0)
     assert cann.aclmdlRIGetTasksByStream(streams[0], None, ctypes.addressof(count)) == 107000
-    assert "destroyed" in refusal()
+    assert "destroyed" in recent_error()
 
 
 def test_a_subscribed_thread_calls_host_functions(device: None) -> None:
@@ -307,7 +307,7 @@ def test_a_copy_that_is_described_in_device_memory(device: None) -> None:
     assert cann.aclrtSetMemcpyDesc(data.ctypes.data, WITHIN, source, target, 64, None) == 107000
     assert cann.aclrtMemcpyAsyncWithDesc(source, WITHIN, on) == 0
     assert cann.aclrtSynchronizeStream(on) == 507000
-    assert "desc: expected what aclrtSetMemcpyDesc wrote" in refusal()
+    assert "desc: expected what aclrtSetMemcpyDesc wrote" in recent_error()
 
 
 def test_a_copy_between_addresses_that_device_memory_holds(device: None) -> None:
@@ -323,7 +323,7 @@ def test_a_copy_between_addresses_that_device_memory_holds(device: None) -> None
     assert cann.aclrtMemcpyAsyncWithOffset(bases, 64, 0, 0, 24, 0, WITHIN, on) == 100000
     assert cann.aclrtMemcpyAsyncWithOffset(bases, 64, 48, bases + 8, 24, 0, WITHIN, on) == 0
     assert cann.aclrtSynchronizeStream(on) == 507000
-    assert "beyond device allocation" in refusal()
+    assert "beyond device allocation" in recent_error()
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.float16, np.float32])
@@ -338,7 +338,7 @@ def test_elements_are_reduced_in_a_stream(device: None, dtype: type, kind: str, 
     assert (read(target, first) == function(first, second)).all()
 
 
-def test_reductions_that_are_refused(device: None) -> None:
+def test_reductions_that_are_rejected(device: None) -> None:
     on, at = stream(), memory()
     for code, arguments in (
         (100000, (0, at, 64, 10, 0, on, None)),

@@ -16,7 +16,7 @@ from aclnn import cann
 from aclnn.core.status import AclnnError
 from aclnn.runtime import devices
 from aclnn.runtime.streams import Stream
-from tests.helpers.fresh_runtime import PATIENCE_S, pass_gate, queue, refusal, stream_behind
+from tests.helpers.fresh_runtime import PATIENCE_S, pass_gate, queue, recent_error, stream_behind
 
 
 def test_tasks_run_in_order_wherever_they_run() -> None:
@@ -155,7 +155,7 @@ def test_a_failure_through_the_c_calls(device: None, short: bool) -> None:
     _, stream = cann.aclrtCreateStream()
     queue(stream).enqueue(lambda: 1 // 0, short)
     assert cann.aclrtSynchronizeStream(stream) == 507000
-    assert "ZeroDivisionError" in refusal()
+    assert "ZeroDivisionError" in recent_error()
     assert cann.aclrtSynchronizeStream(stream) == 0
     queue(stream).enqueue(lambda: 1 // 0, short)
     assert cann.aclrtSynchronizeDevice() == 507000
@@ -283,9 +283,9 @@ def test_timeouts(device: None) -> None:
     assert cann.aclrtStreamQuery(stream) == (0, cann.ACL_STREAM_STATUS_NOT_READY)
     for bad in (0, -2, -(2**31)):
         assert cann.aclrtSynchronizeStreamWithTimeout(stream, bad) == 107000
-        assert "timeout" in refusal()
+        assert "timeout" in recent_error()
     assert cann.aclrtSynchronizeStreamWithTimeout(stream, 1) == 507046
-    assert "timed out after 1 ms" in refusal()
+    assert "timed out after 1 ms" in recent_error()
     gate.set()
     assert cann.aclrtSynchronizeStreamWithTimeout(stream, -1) == 0
     assert cann.aclrtSynchronizeStreamWithTimeout(stream, 1) == 0
@@ -354,10 +354,10 @@ STREAM_ROWS = [
 
 
 @pytest.mark.parametrize(("call", "result"), [row[1:] for row in STREAM_ROWS], ids=[row[0] for row in STREAM_ROWS])
-def test_refusals_without_a_context(fresh: None, call: object, result: object) -> None:
+def test_errors_without_a_context(fresh: None, call: object, result: object) -> None:
     assert callable(call)
     assert call() == result
-    assert "expected" in refusal()
+    assert "expected" in recent_error()
 
 
 def test_streams_of_other_contexts(device: None) -> None:
@@ -389,7 +389,7 @@ def test_stale_and_foreign_streams(device: None, call: object) -> None:
     for handle, text in ((gone, "destroyed"), (context, "a live Context"), (4096, "not a handle")):
         status = call(handle)
         assert (status[0] if isinstance(status, tuple) else status) == 107000
-        assert text in refusal()
+        assert text in recent_error()
 
 
 def test_null_is_the_default_stream(device: None) -> None:
@@ -468,10 +468,10 @@ def test_a_stream_closed_while_a_task_runs_in_place_leaves_no_thread() -> None:
 
 
 def test_where_no_thread_can_be_started_tasks_run_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(thread: threading.Thread) -> None:
+    def fail(thread: threading.Thread) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(threading.Thread, "start", fail)
     stream, seen = Stream(), []
     stream.enqueue(lambda: (seen.append(1), stream.enqueue(lambda: seen.append(2))))
     assert seen == [1, 2]

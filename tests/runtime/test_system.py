@@ -15,7 +15,7 @@ from aclnn import cann
 from aclnn.capi import system
 from aclnn.core import products
 from aclnn.core.products import Product
-from tests.helpers.fresh_runtime import refusal
+from tests.helpers.fresh_runtime import recent_error
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +35,7 @@ def test_parameters_are_given_back_as_set_and_0_at_first(device: None) -> None:
         assert cann.aclrtGetSysParamOpt(opt) == (0, 0)
     for opt in range(3):
         assert cann.aclrtCtxGetSysParamOpt(opt) == (107021, 0)
-        assert "has set" in refusal()
+        assert "has set" in recent_error()
     assert cann.aclrtSetSysParamOpt(cann.ACL_OPT_DETERMINISTIC, 1) == 0
     assert cann.aclrtCtxSetSysParamOpt(cann.ACL_OPT_STRONG_CONSISTENCY, -7) == 0
     assert cann.aclrtGetSysParamOpt(cann.ACL_OPT_DETERMINISTIC) == (0, 1)
@@ -49,7 +49,7 @@ def test_parameters_are_given_back_as_set_and_0_at_first(device: None) -> None:
 def test_unknown_parameters(device: None, opt: int) -> None:
     assert cann.aclrtSetSysParamOpt(opt, 0) == cann.aclrtCtxSetSysParamOpt(opt, 0) == 100000
     assert cann.aclrtCtxGetSysParamOpt(opt) == cann.aclrtGetSysParamOpt(opt) == (100000, 0)
-    assert f"opt: expected an aclSysParamOpt from 0 to 3, got {opt}" in refusal()
+    assert f"opt: expected an aclSysParamOpt from 0 to 3, got {opt}" in recent_error()
 
 
 def test_early_starts_are_no_context_s_affair(fresh: None) -> None:
@@ -83,7 +83,7 @@ def test_peers(device: None) -> None:
     assert cann.aclrtDeviceCanAccessPeer(0, 1) == (0, 1)
     assert cann.aclrtDeviceCanAccessPeer(1, 1) == cann.aclrtDeviceCanAccessPeer(2, 2) == (100000, 0)
     assert cann.aclrtDeviceCanAccessPeer(0, 2) == (107001, 0)
-    assert "peerDeviceId" in refusal()
+    assert "peerDeviceId" in recent_error()
     assert cann.aclrtDeviceEnablePeerAccess(1, 0) == 0
     assert cann.aclrtDeviceEnablePeerAccess(1, 1) == 200006
     assert cann.aclrtDeviceEnablePeerAccess(0, 0) == 100000
@@ -161,7 +161,7 @@ def test_nothing_is_compiled_for_a_shape_whatever_is_asked_for(fresh: None) -> N
     assert cann.aclGetCompileopt(cann.ACL_OP_JIT_COMPILE, address, 256) == 0
     assert written.value == b"disable"
     assert cann.aclGetCompileopt(cann.ACL_OP_JIT_COMPILE, address, 6) == 500001
-    assert "length: expected at least" in refusal()
+    assert "length: expected at least" in recent_error()
 
 
 @pytest.mark.parametrize(
@@ -201,14 +201,14 @@ def test_packages_that_there_are_not() -> None:
 )
 def test_nothing_is_written_outside_live_memory(device: None, write: Callable[[int], int]) -> None:
     assert write(0x10) == 107000
-    assert "expected live memory, got [0x10" in refusal()
+    assert "expected live memory, got [0x10" in recent_error()
     status, address = cann.aclrtMalloc(4, 0)
     assert status == 0
     assert write(address) == 107000
-    assert "expected a range inside device allocation" in refusal()
+    assert "expected a range inside device allocation" in recent_error()
     assert cann.aclrtFree(address) == 0
     assert write(address) == 107000
-    assert "was freed" in refusal()
+    assert "was freed" in recent_error()
 
 
 CHILD = """

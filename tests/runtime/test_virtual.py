@@ -1,4 +1,4 @@
-"""Virtual memory: reserved addresses, memory that is mapped there, and what is refused."""
+"""Virtual memory: reserved addresses, memory that is mapped there, and what is rejected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from aclnn import cann
 from aclnn.runtime.virtual import Physical
-from tests.helpers.fresh_runtime import MEMORY_BYTES, refusal
+from tests.helpers.fresh_runtime import MEMORY_BYTES, recent_error
 
 GRANULE = 1 << 21
 
@@ -56,9 +56,9 @@ def free_bytes() -> int:
     return cann.aclrtGetMemInfo(cann.ACL_HBM_MEM)[1]
 
 
-def refused(answer: Any, code: int) -> str:
+def error_text(answer: Any, code: int) -> str:
     assert (answer if isinstance(answer, int) else answer[0]) == code
-    return refusal()
+    return recent_error()
 
 
 def fill(address: int, nbytes: int, value: int) -> int:
@@ -80,12 +80,12 @@ def test_pieces_beside_one_another_are_one_allocation(device: None) -> None:
         assert cann.aclrtMapMem(base + place * GRANULE, GRANULE, 0, handles[place], 0) == 0
     assert fill(base, 3 * GRANULE, 7) == 0
     assert (read(base + GRANULE - 4, 8) == 7).all()
-    assert "beyond" in refused(fill(base + 3 * GRANULE - 4, 8, 1), 107000)
+    assert "beyond" in error_text(fill(base + 3 * GRANULE - 4, 8, 1), 107000)
     assert cann.aclrtUnmapMem(base + GRANULE) == 0
     assert (read(base + GRANULE - 4, 4) == 7).all()
     assert (read(base + 2 * GRANULE, 4) == 7).all()
-    assert "live" in refused(fill(base + GRANULE, 4, 1), 107000)
-    assert "beyond" in refused(fill(base + GRANULE - 4, 8, 1), 107000)
+    assert "live" in error_text(fill(base + GRANULE, 4, 1), 107000)
+    assert "beyond" in error_text(fill(base + GRANULE - 4, 8, 1), 107000)
     for place in (0, 2):
         assert cann.aclrtUnmapMem(base + place * GRANULE) == 0
     for handle in handles:
@@ -124,8 +124,8 @@ def test_sizes_are_rounded_up_to_the_granularity(device: None) -> None:
 )
 def test_what_memory_there_is_not(device: None, changed: dict[str, int], name: str) -> None:
     described = asked(**changed)
-    assert f"as {name}, got" in refused(cann.aclrtMallocPhysical(GRANULE, at(described), 0), 100000)
-    assert f"as {name}, got" in refused(cann.aclrtMemGetAllocationGranularity(at(described), 0), 100000)
+    assert f"as {name}, got" in error_text(cann.aclrtMallocPhysical(GRANULE, at(described), 0), 100000)
+    assert f"as {name}, got" in error_text(cann.aclrtMemGetAllocationGranularity(at(described), 0), 100000)
 
 
 def test_memory_with_every_attribute_that_a_device_has(device: None) -> None:
@@ -135,10 +135,10 @@ def test_memory_with_every_attribute_that_a_device_has(device: None) -> None:
         assert (status, cann.aclrtFreePhysical(handle)) == (0, 0)
 
 
-def test_what_is_refused(device: None) -> None:
+def test_invalid_arguments_are_rejected(device: None) -> None:
     base, handle, other = reserve(), physical(), physical()
     elsewhere = asked(id=7)
-    assert "free of the device's" in refused(cann.aclrtMallocPhysical(MEMORY_BYTES + GRANULE, at(), 0), 207001)
+    assert "free of the device's" in error_text(cann.aclrtMallocPhysical(MEMORY_BYTES + GRANULE, at(), 0), 207001)
     for call, code, text in (
         (lambda: cann.aclrtMemGetAllocationGranularity(0, 0), 100000, "prop: expected an address"),
         (lambda: cann.aclrtMallocPhysical(1, 0x5AC1_0000_0000_0000, 0), 107000, "prop: expected live memory"),
@@ -168,12 +168,12 @@ def test_what_is_refused(device: None) -> None:
         ),
         (lambda: cann.aclrtFreePhysical(0), 100000, "handle: expected one from aclrtMallocPhysical, got null"),
     ):
-        assert text in refused(call(), code)
+        assert text in error_text(call(), code)
     assert cann.aclrtMapMem(base, GRANULE, 0, handle, 0) == 0
-    assert "nothing mapped" in refused(cann.aclrtMapMem(base, GRANULE, 0, other, 0), 107000)
-    assert "nothing mapped" in refused(cann.aclrtReleaseMemAddress(base), 107000)
+    assert "nothing mapped" in error_text(cann.aclrtMapMem(base, GRANULE, 0, other, 0), 107000)
+    assert "nothing mapped" in error_text(cann.aclrtReleaseMemAddress(base), 107000)
     assert cann.aclrtUnmapMem(base) == 0
-    assert "never mapped" in refused(cann.aclrtMapMem(base, GRANULE, 0, handle, 0), 107000)
+    assert "never mapped" in error_text(cann.aclrtMapMem(base, GRANULE, 0, handle, 0), 107000)
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -183,18 +183,18 @@ def test_two_reservations_are_apart(device: None, first: int) -> None:
     for place in (first, 1 - first):
         assert cann.aclrtMapMem(bases[place], GRANULE, 0, physical(), 0) == 0
     if bases[1] == bases[0] + GRANULE:
-        assert "beyond" in refused(fill(bases[0], 2 * GRANULE, 1), 107000)
+        assert "beyond" in error_text(fill(bases[0], 2 * GRANULE, 1), 107000)
 
 
 def test_mapped_memory_is_not_freed_by_its_address(device: None) -> None:
     base, handle = reserve(), physical()
     assert cann.aclrtMapMem(base, GRANULE, 0, handle, 0) == 0
-    text = refused(cann.aclrtFree(base), 107000)
+    text = error_text(cann.aclrtFree(base), 107000)
     assert "expected the address of a live device allocation" in text
     assert "0 bytes into mapped memory" in text
     assert fill(base, GRANULE, 1) == 0
     assert cann.aclrtUnmapMem(base) == 0
-    assert "mapped memory" in refused(fill(base, GRANULE, 1), 107000)
+    assert "mapped memory" in error_text(fill(base, GRANULE, 1), 107000)
     assert cann.aclrtReleaseMemAddress(base) == 0
 
 

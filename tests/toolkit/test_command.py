@@ -46,7 +46,7 @@ class TestTree:
         assert not list((tmp_path / "tree").rglob("*.tmp"))
 
     @pytest.mark.slow
-    def test_functions_that_only_refuse_let_a_program_link_and_say_which_it_called(
+    def test_unimplemented_functions_link_and_report_their_names_when_called(
         self, toolkit_root: Path, tmp_path: Path
     ) -> None:
         source, program = tmp_path / "program.c", tmp_path / "program"
@@ -69,7 +69,7 @@ class TestTree:
         assert run(program).stdout == ""
         assert run(program, "call").stdout.startswith(f"561103 {text}")
 
-    def test_what_is_no_object_file_is_refused(self, tmp_path: Path) -> None:
+    def test_refuse_undefined_rejects_other_files_than_objects(self, tmp_path: Path) -> None:
         assert "expected an object file" in aclnn("build", "--refuse-undefined", HOST, status=1).stderr
 
     @pytest.mark.slow
@@ -129,8 +129,8 @@ class TestTree:
         (tmp_path / name).write_text("#include <stdio.h>\nint main(void) { puts(TEXT); return 0; }\n")
         flags = {variable: "-O2 '-DTEXT=\"two words\"'", "ACLNN_TOOLKIT_DIR": str(toolkit_root)}
         assert aclnn("run", tmp_path / name, **flags).stdout == "two words\n"
-        refused = aclnn("run", tmp_path / name, status=1, **flags | {variable: "'open"})
-        assert refused.stderr.startswith(f'aclnn: {variable}: expected words as in a shell, got "\'open"')
+        rejected = aclnn("run", tmp_path / name, status=1, **flags | {variable: "'open"})
+        assert rejected.stderr.startswith(f'aclnn: {variable}: expected words as in a shell, got "\'open"')
 
     def test_a_program_that_does_not_compile(self, toolkit_root: Path, tmp_path: Path) -> None:
         program = tmp_path / "broken.c"
@@ -163,8 +163,8 @@ class TestTree:
         (tmp_path / name).write_text(text)
         compilers = {"CC": compiler, "CXX": {"gcc": "g++"}.get(compiler, f"{compiler}++")}
         environment = {"ACLNN_TOOLKIT_DIR": str(toolkit_root), "LC_ALL": "de_DE.UTF-8"}
-        refused = aclnn("run", tmp_path / name, status=1, **environment, **compilers)
-        last = refused.stderr.splitlines()[-1]
+        rejected = aclnn("run", tmp_path / name, status=1, **environment, **compilers)
+        last = rejected.stderr.splitlines()[-1]
         told = re.match("this toolkit does not have (.*); what it has is listed in docs/c-functions.md", last)
         assert ", ".join(sorted(told[1].split(", "))) == missing if missing else told is None
 
@@ -185,8 +185,8 @@ class TestTree:
         assert done.stderr.endswith("missing: aclmdlExecute\n")
 
     def test_exec_of_what_is_no_program(self, toolkit_root: Path) -> None:
-        refused = aclnn("exec", "no-such-program", status=1, ACLNN_TOOLKIT_DIR=str(toolkit_root))
-        assert refused.stderr == "aclnn: no-such-program: expected an executable file, or the name of one on PATH\n"
+        rejected = aclnn("exec", "no-such-program", status=1, ACLNN_TOOLKIT_DIR=str(toolkit_root))
+        assert rejected.stderr == "aclnn: no-such-program: expected an executable file, or the name of one on PATH\n"
 
     @pytest.mark.parametrize("shell", ["sh", "bash", "dash"])
     def test_after_set_env_a_plain_compiler_line_works(self, toolkit_root: Path, tmp_path: Path, shell: str) -> None:
@@ -309,7 +309,7 @@ class TestTrace:
         assert arguments["aclCreateTensor"].startswith("viewDims=[8], viewDimsNum=1, dataType=0, stride=[1], offset=0")
         assert "workspaceSize -> 0, executor -> 0x" in arguments["aclnnHardswishBackwardGetWorkspaceSize"]
 
-    def test_refusals_strings_and_null(self, compiled: Compile, tmp_path: Path) -> None:
+    def test_trace_of_errors_strings_and_null(self, compiled: Compile, tmp_path: Path) -> None:
         file = tmp_path / "trace"
         run(compiled("lifecycle.c"), env={"ACLNN_TRACE": str(file), "ACLNN_MEMORY_BYTES": str(1 << 28)})
         text = file.read_text()
@@ -327,7 +327,7 @@ class TestTrace:
         assert run(compiled(program), env={"ACLNN_TRACE": str(file)}).stderr == ""
         assert file.read_text().startswith("aclCreateTensorDesc\tdataType=0, numDims=-1, dims=[], format=2\tnull\t")
 
-    def test_results_that_a_refused_call_has_not_written_are_not_read(self, compiled: Compile, tmp_path: Path) -> None:
+    def test_trace_does_not_read_results_of_failed_calls(self, compiled: Compile, tmp_path: Path) -> None:
         program, file = tmp_path / "unwritten.c", tmp_path / "trace"
         program.write_text(
             '#include "aclnn/acl_meta.h"\n'
@@ -434,10 +434,10 @@ class TestTwoProcesses:
     def test_without_locks_a_tree_is_laid_out_all_the_same(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def refuse(*arguments: object) -> None:
+        def fail(*arguments: object) -> None:
             raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-        monkeypatch.setattr(atomic.fcntl, "flock", refuse)
+        monkeypatch.setattr(atomic.fcntl, "flock", fail)
         monkeypatch.setattr(tree.compiler, "check", lambda: None)
         monkeypatch.setattr(libraries, "build", lambda *arguments: None)
         assert tree.is_current(tree.ensure(tmp_path / "tree"))
@@ -471,7 +471,7 @@ class TestATreeThatOthersCouldChange:
         assert (root / name).read_text() == own
 
     @pytest.mark.parametrize("name", ["tree", "tree/lib64", "."])
-    def test_a_folder_that_others_may_write_is_refused(self, tmp_path: Path, name: str) -> None:
+    def test_a_folder_that_others_may_write_is_rejected(self, tmp_path: Path, name: str) -> None:
         root = tree.ensure(tmp_path / "tree")
         (tmp_path / name).chmod(0o757)
         with pytest.raises(PermissionError, match="expected no write permission for others, got drwxr-xrwx") as caught:
@@ -498,31 +498,31 @@ class TestATreeThatOthersCouldChange:
 class TestFilesThatAreOthers:
     """Files of other types, such as a Python program as a source or no trace, are named in the error."""
 
-    def refused(self, command: str, file: Path) -> str:
+    def error_of(self, command: str, file: Path) -> str:
         (line,) = aclnn(command, file, status=1).stderr.splitlines()
         return line.removeprefix("aclnn: ")
 
     @pytest.mark.parametrize(("command", "name"), [("run", "absent.cpp"), ("trace", "absent")])
     def test_none_there(self, tmp_path: Path, command: str, name: str) -> None:
         file = tmp_path / name
-        assert self.refused(command, file) == f"{file}: No such file or directory"
+        assert self.error_of(command, file) == f"{file}: No such file or directory"
 
     def test_a_folder(self, tmp_path: Path) -> None:
-        assert self.refused("run", tmp_path) == f"{tmp_path}: expected a regular file"
-        assert self.refused("trace", tmp_path) == f"{tmp_path}: Is a directory"
+        assert self.error_of("run", tmp_path) == f"{tmp_path}: expected a regular file"
+        assert self.error_of("trace", tmp_path) == f"{tmp_path}: Is a directory"
 
     @pytest.mark.parametrize(("name", "got"), [("r1.py", ".py"), ("program.o", ".o"), ("program", "no suffix")])
     def test_no_program_of_c_or_cxx(self, tmp_path: Path, name: str, got: str) -> None:
         (tmp_path / name).write_text("print()\n")
         known = ".c, .cpp, .cc, .cxx, .c++, .C"
         expected = f"{tmp_path / name}: expected a C or C++ file, one of {known}, got {got}"
-        assert self.refused("run", tmp_path / name) == expected
+        assert self.error_of("run", tmp_path / name) == expected
 
     def test_a_trace_that_is_no_text(self, tmp_path: Path) -> None:
         file = tmp_path / "trace"
         file.write_bytes(b"\x7fELF\xff\xfe\n")
         expected = f"{file}: expected a file written by ACLNN_TRACE, got bytes that are not text"
-        assert self.refused("trace", file) == expected
+        assert self.error_of("trace", file) == expected
 
 
 class TestWithoutACompiler:

@@ -1,4 +1,4 @@
-"""Python programs that load the libraries through ctypes: what they rely on, and every refusal through C."""
+"""Python programs that load the libraries through ctypes: what they rely on, and every rejection through C."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from aclnn.operators import BY_NAME
 from aclnn.runtime import handles as runtime_handles
 from aclnn.runtime import memory
 from tests.cases import CASES
-from tests.cases.table import FLOATS, PRODUCTS, SOC_NAMES, Accepted, Arguments, Case, Refusal, T, changed
-from tests.helpers.toolkit_client import argument, first_phase, int64s, load, refusal, tensor
+from tests.cases.table import FLOATS, PRODUCTS, SOC_NAMES, Accepted, Arguments, Case, Rejected, T, changed
+from tests.helpers.toolkit_client import argument, first_phase, int64s, load, recent_error, tensor
 from tests.helpers.toolkit_support import needs_toolkit
 
 pytestmark = [needs_toolkit, pytest.mark.toolkit]
@@ -31,7 +31,7 @@ pytestmark = [needs_toolkit, pytest.mark.toolkit]
 ROWS = [
     pytest.param(case, row, id=f"{case.name}-{place}-{row.argument}")
     for case in CASES
-    for place, row in enumerate(case.refusals)
+    for place, row in enumerate(case.rejected)
 ]
 EDGES = [pytest.param(case, edge, id=f"{case.name}-{edge.name}") for case in CASES for edge in case.accepted]
 
@@ -64,7 +64,7 @@ def handles(lib: ctypes.CDLL, case: Case, arguments: Arguments) -> Iterator[list
 
 
 @pytest.mark.parametrize(("case", "row"), ROWS)
-def test_every_row_of_the_checks(lib: ctypes.CDLL, case: Case, row: Refusal) -> None:
+def test_every_row_of_the_checks(lib: ctypes.CDLL, case: Case, row: Rejected) -> None:
     tried = 0
     for product in row.products:
         set_soc_name(SOC_NAMES[product])
@@ -74,7 +74,7 @@ def test_every_row_of_the_checks(lib: ctypes.CDLL, case: Case, row: Refusal) -> 
             with handles(lib, case, changed(case.call(dtype), row.change)) as given:
                 status, size, executor = first_phase(lib, case.operator, given)
                 assert (status, size, executor) == (row.code, 0, None), "nothing is written on failure"
-                text = refusal(lib)
+                text = recent_error(lib)
                 assert text.startswith(f"{case.operator.function}: {row.argument}: expected ")
                 assert row.expected in text
                 assert row.got in text
@@ -91,7 +91,7 @@ def test_edges_are_accepted(lib: ctypes.CDLL, case: Case, edge: Accepted) -> Non
         for dtype in case.dtypes.get(product, ()):
             with handles(lib, case, changed(case.call(dtype), edge.change)) as given:
                 status, _, executor = first_phase(lib, case.operator, given)
-                assert status == 0, refusal(lib)
+                assert status == 0, recent_error(lib)
                 assert lib.aclDestroyAclOpExecutor(executor) == 0
 
 
@@ -106,7 +106,7 @@ def test_products_without_a_kernel(lib: ctypes.CDLL, case: Case, product: Produc
         expected, text = case.unsupported.get(product, (0, ""))
         assert status == expected
         if expected:
-            assert text in refusal(lib)
+            assert text in recent_error(lib)
         else:
             assert lib.aclDestroyAclOpExecutor(executor) == 0
 
@@ -120,25 +120,28 @@ def test_results_of_the_first_phase_come_before_the_operators_own_checks(lib: ct
     value = ctypes.c_uint64()
     for results, name in (((None, ctypes.byref(value)), "workspaceSize"), ((ctypes.byref(value), None), "executor")):
         assert entry(*nothing, *results) == 161001
-        assert f"{name}: expected an address for the result, got null" in refusal(lib)
+        assert f"{name}: expected an address for the result, got null" in recent_error(lib)
 
 
 @pytest.mark.parametrize("kind", ["Tensor", "Scalar"])
-def test_a_list_of_a_foreign_handle_above_the_largest_signed_number_is_refused(lib: ctypes.CDLL, kind: str) -> None:
+def test_a_list_of_a_foreign_handle_above_the_largest_signed_number_is_rejected(lib: ctypes.CDLL, kind: str) -> None:
     """A handle above the largest signed number must not become negative in Python."""
     listed = getattr(lib, f"aclCreate{kind}List")((ctypes.c_void_p * 1)(2**64 - 16), 1)
     assert getattr(lib, f"aclDestroy{kind}List")(listed) == 161001
-    assert "got 0xfffffffffffffff0, which is not a handle" in refusal(lib)
+    assert "got 0xfffffffffffffff0, which is not a handle" in recent_error(lib)
 
 
 def test_counts_that_no_array_has_are_named(lib: ctypes.CDLL) -> None:
     dims, count = (ctypes.c_int64 * 1)(1), 2**40
     assert not lib.aclCreateTensor(dims, count, 0, None, 0, 2, dims, 1, None)
     assert (
-        refusal(lib) == "aclCreateTensor: viewDimsNum: expected at most 268435456 elements, got 1099511627776 [161002]"
+        recent_error(lib)
+        == "aclCreateTensor: viewDimsNum: expected at most 268435456 elements, got 1099511627776 [161002]"
     )
     assert not lib.aclCreateIntArray(dims, count)
-    assert refusal(lib).startswith("aclCreateIntArray: size: expected at most 268435456 elements, got 1099511627776")
+    assert recent_error(lib).startswith(
+        "aclCreateIntArray: size: expected at most 268435456 elements, got 1099511627776"
+    )
 
 
 @pytest.mark.parametrize(
@@ -170,7 +173,7 @@ def test_a_wrong_setting_is_no_internal_error(
     text = f"{function}: {setting[0]}: expected an integer {expected}"
     assert capfd.readouterr().err == f"aclnn: {text}\n"
     assert lib.aclrtPeekAtLastError(0) == code
-    assert refusal(lib) == f"{text} [{code}]"
+    assert recent_error(lib) == f"{text} [{code}]"
 
 
 @pytest.mark.parametrize(("function", "code"), [("aclrtSetDevice", 500000), ("aclDestroyTensor", 561000)])
@@ -187,7 +190,7 @@ def test_what_fails_inside_is_recorded_with_the_status_that_is_returned(
         patch.setattr("aclnn.runtime.handles.pop", fail)
         assert getattr(lib, function)(1) == code
     assert lib.aclrtPeekAtLastError(0) == code
-    assert refusal(lib) == f"{function}: internal error: KeyError: 'nobody expected it' [{code}]"
+    assert recent_error(lib) == f"{function}: internal error: KeyError: 'nobody expected it' [{code}]"
 
 
 def test_the_upper_half_of_a_status_is_zero(lib: ctypes.CDLL, toolkit_root: Path, fresh: None) -> None:
@@ -324,12 +327,12 @@ def test_what_the_python_module_made_serves_c(lib: ctypes.CDLL, device: None) ->
     assert acl.rt.destroy_stream(stream) != 0
 
 
-def test_the_stream_is_synchronised_after_a_refused_second_phase(lib: ctypes.CDLL, buffers: Buffers) -> None:
+def test_the_stream_is_synchronised_after_a_rejected_second_phase(lib: ctypes.CDLL, buffers: Buffers) -> None:
     executor = executor_over(lib, *(buffers.put(DY) for _ in range(3)))
     assert lib.aclnnHardswishBackward(None, 64, executor, None) == 161001
-    assert "workspace" in refusal(lib)
+    assert "workspace" in recent_error(lib)
     assert lib.aclrtSynchronizeStream(None) == 0
-    assert lib.aclnnHardswishBackward(None, 0, executor, None) == 161001, "the first refusal destroyed it"
+    assert lib.aclnnHardswishBackward(None, 0, executor, None) == 161001, "the first rejection destroyed it"
 
 
 class TestAnswersInC:
@@ -369,7 +372,7 @@ class TestAnswersInC:
         assert lib.aclrtFree(addresses[which]) == 0
         assert not memory.tasks(), "nothing keeps what was freed"
         assert lib.aclnnHardswishBackward(None, 0, executor, stream) == 107000
-        assert "freed" in refusal(lib)
+        assert "freed" in recent_error(lib)
         assert lib.aclrtDestroyStream(stream) == 0
 
     @pytest.mark.parametrize(
@@ -382,12 +385,12 @@ class TestAnswersInC:
     ) -> None:
         given = [tensor(lib, dtype, shape, strides=strides, format=format) for _ in range(3)]
         assert first_phase(lib, HARDSWISH, given) == (561000, 0, None)
-        assert "Python was asked" in refusal(lib)
+        assert "Python was asked" in recent_error(lib)
 
     def test_another_product(self, lib: ctypes.CDLL) -> None:
         set_soc_name(SOC_NAMES[Product.ATLAS_TRAINING])
         assert first_phase(lib, HARDSWISH, [tensor(lib, 0, (8,)) for _ in range(3)])[0] == 561000
-        assert "Python was asked" in refusal(lib)
+        assert "Python was asked" in recent_error(lib)
 
     def test_addresses_set_between_the_phases(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
         dy, x, dx = (buffers.put(array) for array in (DY, X, np.zeros_like(X)))
@@ -417,7 +420,7 @@ class TestAnswersInC:
         assert cann.aclGetRawTensorAddr(handle) == (0, 64)
         assert lib.aclDestroyTensor(handle) == 0
         assert lib.aclDestroyTensor(handle) == 161001
-        assert "which was destroyed" in refusal(lib)
+        assert "which was destroyed" in recent_error(lib)
 
     def test_an_executor_that_python_takes_leaves_those_beside_it(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
         """Python may take one of several executors of the same, destroyed tensors."""
@@ -461,9 +464,9 @@ def test_answers_for_which_c_has_no_place_leave_pythons_table(lib: ctypes.CDLL, 
 class TestMisuse:
     """Undefined behaviour on a device is detected here, with a status and a message."""
 
-    def refused(self, lib: ctypes.CDLL, executor: int, code: int, *words: str) -> None:
+    def expect_error(self, lib: ctypes.CDLL, executor: int, code: int, *words: str) -> None:
         assert lib.aclnnHardswishBackward(None, 0, executor, None) == code
-        text = refusal(lib)
+        text = recent_error(lib)
         assert text.startswith("aclnnHardswishBackward: ")
         for word in words:
             assert word in text
@@ -472,7 +475,7 @@ class TestMisuse:
     def test_a_second_use_of_a_single_use_executor(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
         executor = executor_over(lib, *(buffers.put(array) for array in (DY, X, np.zeros_like(X))))
         assert lib.aclnnHardswishBackward(None, 0, executor, None) == 0
-        self.refused(lib, executor, 161001, "executor")
+        self.expect_error(lib, executor, 161001, "executor")
 
     def test_a_repeatable_executor_runs_until_it_is_destroyed(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
         dy, x, dx = (buffers.put(array) for array in (DY, X, np.zeros_like(X)))
@@ -485,35 +488,35 @@ class TestMisuse:
             np.testing.assert_array_equal(buffers.get(dx, DY), DY)
         assert lib.aclDestroyAclOpExecutor(executor) == 0
         assert lib.aclDestroyAclOpExecutor(executor) == 561000
-        self.refused(lib, executor, 161001, "executor")
+        self.expect_error(lib, executor, 161001, "executor")
 
     def test_an_executor_of_another_operator(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
         executor = executor_over(lib, *(buffers.put(array) for array in (DY, X, np.zeros_like(X))))
         assert lib.aclnnSiluBackward(None, 0, executor, None) == 161002
-        assert "aclnnHardswishBackward" in refusal(lib)
+        assert "aclnnHardswishBackward" in recent_error(lib)
 
     @pytest.mark.parametrize("which", range(3), ids=["gradOutput", "self", "out"])
     def test_a_tensor_that_reaches_outside_its_allocation(self, lib: ctypes.CDLL, buffers: Buffers, which: int) -> None:
         addresses = [buffers.put(DY) for _ in range(3)]
         addresses[which] += 4
-        self.refused(lib, executor_over(lib, *addresses), 107000, HARDSWISH.parameters[which].name, "32 bytes")
+        self.expect_error(lib, executor_over(lib, *addresses), 107000, HARDSWISH.parameters[which].name, "32 bytes")
 
     @pytest.mark.parametrize("which", range(3), ids=["gradOutput", "self", "out"])
     def test_a_freed_buffer(self, lib: ctypes.CDLL, buffers: Buffers, which: int) -> None:
         addresses = [buffers.put(DY) for _ in range(3)]
         executor = executor_over(lib, *addresses)
         assert lib.aclrtFree(addresses[which]) == 0
-        self.refused(lib, executor, 107000, HARDSWISH.parameters[which].name, "freed")
+        self.expect_error(lib, executor, 107000, HARDSWISH.parameters[which].name, "freed")
 
     def test_null_data(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
-        self.refused(lib, executor_over(lib, buffers.put(DY), buffers.put(X), 0), 107000, "out", "null")
+        self.expect_error(lib, executor_over(lib, buffers.put(DY), buffers.put(X), 0), 107000, "out", "null")
 
     def test_an_output_in_read_only_memory(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
         constant = bytes(64)
         address = ctypes.cast(ctypes.c_char_p(constant), ctypes.c_void_p).value
         assert address is not None
         aligned = -(-address // 32) * 32
-        self.refused(lib, executor_over(lib, buffers.put(DY), buffers.put(X), aligned), 107000, "out")
+        self.expect_error(lib, executor_over(lib, buffers.put(DY), buffers.put(X), aligned), 107000, "out")
         assert constant == bytes(64)
 
     def test_freeing_what_was_not_allocated(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
@@ -522,7 +525,7 @@ class TestMisuse:
         assert lib.aclrtFree(DY.ctypes.data) == 107000
         assert lib.aclrtFree(address) == 0
         assert lib.aclrtFree(address) == 107000
-        assert "freed" in refusal(lib)
+        assert "freed" in recent_error(lib)
 
     def test_handles_null_stale_foreign_and_destroyed_twice(self, lib: ctypes.CDLL, device: None) -> None:
         array = lib.aclCreateIntArray(int64s([1, 2]), 2)
@@ -546,7 +549,7 @@ class TestMisuse:
         assert first_phase(lib, HARDSWISH, with_stale)[0] == 161001
 
 
-def test_an_array_that_nobody_can_mean_is_refused(lib: ctypes.CDLL) -> None:
+def test_an_array_that_nobody_can_mean_is_rejected(lib: ctypes.CDLL) -> None:
     assert lib.aclCreateIntArray(int64s([1]), 2**60) is None
     assert lib.aclCreateTensor(int64s([1]), 2**63, 0, None, 0, 2, None, 0, None) is None
 
@@ -562,7 +565,7 @@ def test_strides_beyond_64_bits_wrap_as_in_c(lib: ctypes.CDLL) -> None:
     assert lib.aclDestroyTensor(handle) == 0
 
 
-def test_refused_values_are_those_of_python(lib: ctypes.CDLL) -> None:
+def test_rejected_values_are_those_of_python(lib: ctypes.CDLL) -> None:
     assert lib.aclGetTensorDescType(None) == cann.aclGetTensorDescType(0) == -1
     assert lib.aclGetTensorDescFormat(None) == cann.aclGetTensorDescFormat(0) == -1
     assert lib.aclGetTensorDescName(None).decode() == cann.aclGetTensorDescName(0) == ""
@@ -570,8 +573,8 @@ def test_refused_values_are_those_of_python(lib: ctypes.CDLL) -> None:
     assert lib.aclCreateTensorDesc(0, 2, None, 2) is None
 
 
-def test_a_size_that_no_number_of_c_holds_is_refused(lib: ctypes.CDLL) -> None:
+def test_a_size_that_no_number_of_c_holds_is_rejected(lib: ctypes.CDLL) -> None:
     desc = lib.aclCreateTensorDesc(0, 2, int64s([1 << 40, 1 << 40]), 2)
     assert lib.aclGetTensorDescSize(desc) == 0
-    assert "expected a size below 2^64" in refusal(lib)
+    assert "expected a size below 2^64" in recent_error(lib)
     lib.aclDestroyTensorDesc(desc)

@@ -49,7 +49,7 @@ LOOKED = "looked\n"
         "handler": LOOKED,
         "later handler": LOOKED,
         "object": LOOKED,
-        "new operator": "refused with 561000\n",
+        "new operator": "rejected with 561000\n",
     }.items(),
 )
 def test_leaving_while_a_stream_compiles_its_kernels_does_not_crash(
@@ -61,7 +61,7 @@ def test_leaving_while_a_stream_compiles_its_kernels_does_not_crash(
     assert done.stderr.count("\n") == (way == "new operator")
 
 
-def test_a_child_forked_after_the_first_call_is_refused_and_told_why(compiled: Compile) -> None:
+def test_a_child_forked_after_the_first_call_is_rejected_and_told_why(compiled: Compile) -> None:
     done = run(compiled("host.c"), "fork-after")
     assert done.stderr == "aclnn: this process was forked after the first aclnn call; fork before it.\n"
 
@@ -167,7 +167,7 @@ def test_no_environment_at_all(compiled: Compile, tmp_path: Path) -> None:
 class TestPythonCannotStart:
     """Each call returns an error status, and one line says why and what to do."""
 
-    REFUSED = (
+    REJECTED = (
         "aclInit 500000\naclrtMalloc 500000\naclnnInit 561000\nfirst phase 561000\nsecond phase 561000\ntensor 0\n"
         "soc null\nstatuses: 0\n"
     )
@@ -176,9 +176,9 @@ class TestPythonCannotStart:
     def copy(self, toolkit_root: Path, tmp_path: Path) -> Path:
         return Path(shutil.copytree(toolkit_root, tmp_path / "copy", symlinks=True))
 
-    def refused(self, host: Path, lib: Path) -> str:
+    def error_of(self, host: Path, lib: Path) -> str:
         done = run(host, "statuses", env={"LD_PRELOAD": "", "LD_LIBRARY_PATH": str(lib)})
-        assert done.stdout == self.REFUSED
+        assert done.stdout == self.REJECTED
         (line,) = done.stderr.splitlines()
         assert line.startswith("aclnn: ")
         return line
@@ -188,13 +188,13 @@ class TestPythonCannotStart:
 
     def test_the_bridge_is_gone(self, host: Path, copy: Path) -> None:
         (copy / "lib64" / "aclnn" / "bridge.so").unlink()
-        line = self.refused(host, copy / "lib64")
+        line = self.error_of(host, copy / "lib64")
         assert "bridge.so" in line
         assert "aclnn toolkit build" in line
 
     def test_the_python_library_is_gone(self, host: Path, copy: Path) -> None:
         replace_in(copy / "lib64" / "aclnn" / "libaclnn_start.so", b"/libpython", b"/libnobody")
-        line = self.refused(host, copy / "lib64")
+        line = self.error_of(host, copy / "lib64")
         assert "libnobody" in line
         assert "aclnn toolkit build" in line
 
@@ -202,12 +202,12 @@ class TestPythonCannotStart:
         replace_in(
             copy / "lib64" / "aclnn" / "bridge.so", b"import aclnn.toolkit.entry_points", b"import aclnn.toolkit.nobody"
         )
-        line = self.refused(host, copy / "lib64")
+        line = self.error_of(host, copy / "lib64")
         assert "aclnn.toolkit.nobody" in line
 
     def test_a_trace_cannot_be_written(self, compiled: Compile) -> None:
         done = run(compiled("host.c"), "statuses", env={"ACLNN_TRACE": "/nonexistent/trace"})
-        assert done.stdout == self.REFUSED
+        assert done.stdout == self.REJECTED
         (line,) = done.stderr.splitlines()
         assert "ACLNN_TRACE: expected" in line
         assert "'/nonexistent/trace'" in line
@@ -216,7 +216,7 @@ class TestPythonCannotStart:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         start = copy / "lib64" / "aclnn" / "libaclnn_start.so"
         replace_in(start, f"\0{version}.\0".encode(), b"\x009.9\0".ljust(len(version) + 3, b"\0"))
-        assert "the toolkit was built for Python" in self.refused(host, copy / "lib64")
+        assert "the toolkit was built for Python" in self.error_of(host, copy / "lib64")
 
 
 def replace_in(path: Path, old: bytes, new: bytes) -> None:

@@ -85,7 +85,7 @@ def test_one_text_for_two_threads_that_ask_first() -> None:
     assert border.texts["Ascend910B2"] is one, "what was handed out is kept"
 
 
-def test_one_of_two_threads_that_destroy_a_tensor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_two_threads_that_destroy_a_tensor_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     find = handles.get
 
     def slow_find(handle: int | None, kind: type[Any]) -> Any:
@@ -108,7 +108,7 @@ def test_a_handle_that_is_destroyed_while_it_is_described(monkeypatch: pytest.Mo
     assert handles.describe(handle).startswith(f"{handle:#x}, ")
 
 
-def test_an_address_is_judged_while_another_thread_reserves_the_second_range() -> None:
+def test_an_address_is_checked_while_another_thread_reserves_the_second_range() -> None:
     arenas = arena.Arenas()
 
     class Reserving:

@@ -12,7 +12,7 @@ import pytest
 from aclnn.core.status import CODES
 from aclnn.operators import OPERATORS
 from aclnn.toolkit.libraries import GRAPH_ENGINE
-from aclnn.toolkit.stubs import STUBS, refusal
+from aclnn.toolkit.stubs import STUBS, error_text
 from tests.helpers.toolkit_support import Compile, needs_toolkit, run
 
 pytestmark = [needs_toolkit, pytest.mark.toolkit]
@@ -160,7 +160,7 @@ def test_stubs_are_where_programs_look_for_them(toolkit_root: Path) -> None:
         assert {stub.name for stub in STUBS if stub.library == name} <= found
 
 
-def test_stubs_refuse_with_a_text_or_do_nothing(compiled: Compile, tmp_path: Path) -> None:
+def test_stubs_return_an_error_or_do_nothing(compiled: Compile, tmp_path: Path) -> None:
     program = tmp_path / "stubs.c"
     program.write_text(
         "#include <stdio.h>\n"
@@ -174,7 +174,7 @@ def test_stubs_refuse_with_a_text_or_do_nothing(compiled: Compile, tmp_path: Pat
         'return MsprofGetHashId("a", 1) == MsprofGetHashId("b", 1)\n'
         "|| MsprofSysCycleTime() == 0 ? 1 : 0; }\n"
     )
-    assert run(compiled(program)).stdout == f"200001 {refusal('aclmdlInitDump')} [200001]\n"
+    assert run(compiled(program)).stdout == f"200001 {error_text('aclmdlInitDump')} [200001]\n"
 
 
 def test_operators_are_in_libopapi_only(toolkit_root: Path, headers: dict[str, str]) -> None:

@@ -56,7 +56,7 @@ def test_a_short_search_comes_near_the_committed_column(monkeypatch: pytest.Monk
     monkeypatch.setattr(segments, "TRIES", 1)
     task, found = task_of(name)
     _, units, _ = segments.best_column(task, i)
-    committed, _ = segments.judge(*Segment(task, i).every, *column(found, i))
+    committed, _ = segments.assess(*Segment(task, i).every, *column(found, i))
     assert units < committed + 0.15
     assert committed < 1.0
 
@@ -79,7 +79,7 @@ def test_the_rest_of_the_slope_beside_a_zero_is_the_committed_one() -> None:
     assert task.rest == found.rest != 0.0
 
 
-def test_an_unknown_function_is_refused_with_the_names_that_there_are() -> None:
+def test_an_unknown_function_is_rejected_with_the_names_that_there_are() -> None:
     run = subprocess.run(
         [sys.executable, "-m", "tools.fit", "silu"], cwd=Path(__file__).parents[2], capture_output=True, text=True
     )
@@ -88,7 +88,7 @@ def test_an_unknown_function_is_refused_with_the_names_that_there_are() -> None:
     assert "got 'silu'" in run.stderr
 
 
-def test_a_segment_without_a_start_for_its_polynomial_is_refused() -> None:
+def test_a_segment_without_a_start_for_its_polynomial_is_rejected() -> None:
     task = Task("unit_elu_forward", 0.87, 17.75, 16, 7)
     with pytest.raises(ValueError, match="unit_elu_forward: expected a multiple of 1/8192 with almost a float32 from"):
         segments.best_column(task, 15)

@@ -238,7 +238,7 @@ def test_a_channel_of_one_value_cannot_be_trained() -> None:
         ours.batch_norm(given(1, 4), None, None, training=True)
 
 
-REFUSED = {
+REJECTED = {
     "one value a channel": (lambda f: f.instance_norm(given(2, 3, 1)), ValueError),
     "running_mean alone": (lambda f: f.instance_norm(given(2, 3, 4), torch.zeros(3)), ValueError),
     "running_var alone": (lambda f: f.batch_norm(given(2, 3, 4), None, torch.ones(3), training=True), ValueError),
@@ -247,9 +247,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_statistics_that_pytorch_refuses(name: str) -> None:
-    call, error = REFUSED[name]
+@pytest.mark.parametrize("name", REJECTED)
+def test_statistics_that_pytorch_rejects(name: str) -> None:
+    call, error = REJECTED[name]
     for f in (theirs, ours):
         with pytest.raises(error):
             call(f)

@@ -1,4 +1,4 @@
-"""torch.ops.aclnn.*: registration, strides, gradients, batching, tracing, refusals; values are judged elsewhere."""
+"""torch.ops.aclnn.*: registration, strides, gradients, batching, tracing, errors; values are checked elsewhere."""
 
 from __future__ import annotations
 
@@ -350,7 +350,7 @@ def test_nested_transforms(name: str) -> None:
         torch.testing.assert_close(ours, theirs.float(), rtol=1e-4, atol=1e-4)
 
 
-def test_forward_mode_is_refused() -> None:
+def test_forward_mode_is_rejected() -> None:
     """Tangents must not be dropped silently, or derivatives are 0."""
     x, out = torch.randn(3), torch.empty(3)
     calls = (A.silu, lambda x: A.silu_backward(x, x), lambda x: A.silu.out(x, out=out), A.inplace_hardswish)
@@ -358,12 +358,12 @@ def test_forward_mode_is_refused() -> None:
         with pytest.raises(NotImplementedError, match="forward-mode differentiation is not supported"):
             torch.func.jvp(call, (x,), (x,))
     with torch.autograd.forward_ad.dual_level():
-        assert torch.equal(A.silu(x), torch.ops.aclnn.silu(x.clone()))  # no tangent, nothing to refuse
+        assert torch.equal(A.silu(x), torch.ops.aclnn.silu(x.clone()))  # no tangent, nothing to reject
 
 
 @pytest.mark.parametrize("nesting", ["jvp", "jacfwd", "hessian", "linearize", "vmap of jvp", "jvp of vmap", "values"])
 @pytest.mark.parametrize("name", ["silu", "gelu", "layer_norm"])
-def test_forward_over_reverse_is_refused(name: str, nesting: str) -> None:
+def test_forward_over_reverse_is_rejected(name: str, nesting: str) -> None:
     """The inner gradient's forward must not hide tangents, or its derivative is 0."""
     func, x = torch.func, torch.randn(3, 4)
 
@@ -724,7 +724,7 @@ def test_prelu_under_autocast_is_differentiated() -> None:
         torch.testing.assert_close(ours, theirs)
 
 
-REFUSALS: list[tuple[str, Callable[[], Any], str]] = [
+ERRORS: list[tuple[str, Callable[[], Any], str]] = [
     ("data type", lambda: A.silu(torch.ones(3, dtype=torch.float64)), "self: expected data type .* got ACL_DOUBLE"),
     ("mixed", lambda: A.fast_gelu_backward(torch.ones(3), torch.ones(3).half()), "self: expected data type ACL_FLOAT"),
     ("shape", lambda: A.silu_backward(torch.ones(3), torch.ones(4)), "shape"),
@@ -736,16 +736,16 @@ REFUSALS: list[tuple[str, Callable[[], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("call", "text"), [row[1:] for row in REFUSALS], ids=[row[0] for row in REFUSALS])
-def test_refusals(call: Callable[[], Any], text: str) -> None:
+@pytest.mark.parametrize(("call", "text"), [row[1:] for row in ERRORS], ids=[row[0] for row in ERRORS])
+def test_errors(call: Callable[[], Any], text: str) -> None:
     with pytest.raises((RuntimeError, NotImplementedError), match=text):
         call()
 
 
-def test_a_refusal_carries_the_code() -> None:
-    with pytest.raises(aclnn.AclnnError) as refused:
+def test_an_error_carries_the_code() -> None:
+    with pytest.raises(aclnn.AclnnError) as rejected:
         A.silu_backward(torch.ones(3), torch.ones(4))
-    assert refused.value.code == 161002
+    assert rejected.value.code == 161002
 
 
 @pytest.mark.parametrize(

@@ -344,7 +344,7 @@ class TestWheel:
             process.kill()
         assert told
 
-    def test_what_is_only_named_refuses_with_a_text(self) -> None:
+    def test_functions_without_an_implementation_return_an_error(self) -> None:
         """Operators for private formats exist by name only, and fail with a message."""
         out, _ = run(
             "import ctypes\nlib = ctypes.CDLL('libacl_op_compiler.so')\n"

@@ -60,7 +60,7 @@ def test_a_dump_of_msprobe_is_a_list_of_cases(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["[]", '{"data": 1}', '{"data": {"a.b.0.forward": 1}}', "{", "[" * 100_000])
-def test_dumps_that_are_none_are_refused(tmp_path, text):
+def test_dumps_that_are_none_are_rejected(tmp_path, text):
     (tmp_path / "dump.json").write_text(text)
     result = run("silu", "--cases", tmp_path)
     assert result.exit_code == 1
@@ -139,9 +139,9 @@ def test_a_task_of_atk_is_a_list_of_cases(tmp_path, dtype, protocol):
     result = run("silu_backward", "--cases", tmp_path, "--json", tmp_path / "r.json")
     assert result.exit_code == 1, result.stderr
     assert result.stdout.splitlines()[-1] == "2 cases: 1 pass, 1 fail"
-    judged = json.loads((tmp_path / "r.json").read_text())["cases"]
-    assert [case["name"] for case in judged] == ["pyaclnn_0/silu/2", "pyaclnn_0/silu/10"]
-    assert [case["verdict"] for case in judged] == ["pass", "fail"]
+    verified = json.loads((tmp_path / "r.json").read_text())["cases"]
+    assert [case["name"] for case in verified] == ["pyaclnn_0/silu/2", "pyaclnn_0/silu/10"]
+    assert [case["verdict"] for case in verified] == ["pass", "fail"]
 
 
 def test_arguments_of_atk_are_attributes_by_their_place(tmp_path):
@@ -203,7 +203,7 @@ def test_copies_beside_the_outputs_of_atk_are_none(tmp_path):
         (None, "expected input/…/0/input.bin, as --save_data input writes it, got none"),
     ],
 )
-def test_a_task_of_atk_that_does_not_fit_is_refused(tmp_path, arguments, text):
+def test_a_task_of_atk_that_does_not_fit_is_rejected(tmp_path, arguments, text):
     dy, x = random(2, 3, 40)
     task_of_atk(tmp_path, {0: ((arguments or (lambda *both: both))(dy, x), dy)})
     if arguments is None:
@@ -249,8 +249,8 @@ def test_a_list_of_ttk_finds_its_dumps(tmp_path, suffix, dtype):
     result = run("silu_backward", "--cases", path, "--json", tmp_path / "r.json")
     assert result.exit_code == 1, result.stderr
     assert result.stdout.splitlines()[-1] == "2 cases: 1 pass, 1 fail"
-    judged = json.loads((tmp_path / "r.json").read_text())["cases"]
-    assert [(case["name"], case["verdict"]) for case in judged] == [("silu_1", "pass"), ("silu_2", "fail")]
+    verified = json.loads((tmp_path / "r.json").read_text())["cases"]
+    assert [(case["name"], case["verdict"]) for case in verified] == [("silu_1", "pass"), ("silu_2", "fail")]
 
 
 def test_a_failed_case_of_ttk_is_found_by_its_infix(tmp_path):
@@ -298,7 +298,7 @@ def test_in_place_functions_and_attributes_of_ttk_are_told_by_the_list(tmp_path)
         ({"tensor_view_shapes": "((3, 40), (3, 41), (3, 40))"}, "case a: "),
     ],
 )
-def test_lists_of_ttk_that_do_not_fit_are_refused(tmp_path, cells, text):
+def test_lists_of_ttk_that_do_not_fit_are_rejected(tmp_path, cells, text):
     dy, x = random(2, 3, 40)
     for what, values in (("input_tensor_0", dy), ("input_tensor_1", x), ("output_0", dy)):
         values.tofile(tmp_path / f"a_{what}.bin")
@@ -309,7 +309,7 @@ def test_lists_of_ttk_that_do_not_fit_are_refused(tmp_path, cells, text):
     assert text in result.stderr.replace("\n", " ")
 
 
-def test_a_tensor_of_ttk_without_a_dump_is_refused(tmp_path):
+def test_a_tensor_of_ttk_without_a_dump_is_rejected(tmp_path):
     random(3, 40).tofile(tmp_path / "a_output_0.bin")
     row = {"testcase_name": "a", "api_name": "aclnnSiluBackward", "tensor_dtypes": "('float32',)"}
     path = list_of_ttk(tmp_path, [{**row, "tensor_view_shapes": str(((3, 40),) * 3)}])

@@ -142,7 +142,7 @@ def test_attributes_and_a_third_output(tmp_path):
         ),
     ],
 )
-def test_a_refusal_named_an_argument_otherwise_than_it_was_typed(tmp_path, monkeypatch, words, text):
+def test_errors_name_arguments_as_they_were_typed(tmp_path, monkeypatch, words, text):
     monkeypatch.chdir(tmp_path)
     for name, array in {"x": np.ones(8, np.float32), "y": np.ones(4, np.float32), "i": np.ones(8, np.int32)}.items():
         files.write(tmp_path / f"{name}.npy", array)
@@ -327,7 +327,7 @@ def test_a_wrong_command_line_is_status_2(tmp_path, words, text):
         (["silu_backward", "--cases", "{x}"], "expected a .csv or .json list or a directory"),
     ],
 )
-def test_what_is_refused_is_status_1(tmp_path, words, text):
+def test_what_is_rejected_is_status_1(tmp_path, words, text):
     expect_error(tmp_path, words, 1, text)
 
 
@@ -335,7 +335,7 @@ def _off_by_a_percent(values):
     return values * np.random.default_rng(3).choice(np.float32([0.99, 1.01]), values.shape)
 
 
-def test_a_standard_named_that_cannot_judge_is_an_unusable_argument(tmp_path):
+def test_a_standard_that_cannot_assess_the_case_is_rejected(tmp_path):
     at = dump(tmp_path, ".npy", fault=True)
     words = ["silu_backward", f"grad_output={at['grad_output']}", f"self={at['self']}", "--actual", at["grad_input"]]
     result = run(*words, "--standard", "commercial-L1")
@@ -350,7 +350,7 @@ def test_a_standard_named_that_cannot_judge_is_an_unusable_argument(tmp_path):
     assert "UNDECIDED silu_backward" in result.stdout
 
 
-def test_a_list_that_names_something_twice_is_refused(tmp_path):
+def test_a_list_that_names_something_twice_is_rejected(tmp_path):
     dump(tmp_path, ".npy")
     row = "grad_output.npy,self.npy,self.npy,grad_input.npy"
     (tmp_path / "c.csv").write_text(f"grad_output,self,self,actual\n{row}\n")
@@ -364,7 +364,7 @@ def test_a_list_that_names_something_twice_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("value", [8, True, [8.0]])
-def test_a_json_value_of_another_kind_is_refused(tmp_path, value):
+def test_a_json_value_of_another_kind_is_rejected(tmp_path, value):
     files.write(tmp_path / "x.npy", np.ones((2, 8), np.float32))
     inputs = dict.fromkeys(("grad_out", "input", "mean", "rstd"), "x.npy")
     case = {**inputs, "actual:grad_bias": "x.npy", "normalized_shape": value}
@@ -473,7 +473,7 @@ def test_the_verdict_is_shown_before_a_report_fails(tmp_path):
 
 def test_a_folder_that_is_not_there_is_noticed_before_the_work(tmp_path, monkeypatch):
     """A missing folder is an ordinary error, reported before the comparison."""
-    monkeypatch.setattr(command, "judge_case", None)
+    monkeypatch.setattr(command, "verify_case", None)
     at = dump(tmp_path, ".npy")
     words = ["silu_backward", f"grad_output={at['grad_output']}", f"self={at['self']}", "--actual", at["grad_input"]]
     for option in ("--json", "--html"):
@@ -492,7 +492,7 @@ def test_a_folder_that_is_not_there_is_noticed_before_the_work(tmp_path, monkeyp
         (["--cases", "."], "ACLNN_ERR_PARAM_INVALID"),
     ],
 )
-def test_a_refusal_is_a_document_where_one_is_asked_for(tmp_path, monkeypatch, words, name):
+def test_an_error_is_a_document_where_one_is_asked_for(tmp_path, monkeypatch, words, name):
     """With --json, errors are JSON on standard output, too."""
     monkeypatch.chdir(tmp_path)
     x = np.ones(3, np.float32)
@@ -624,20 +624,20 @@ def test_a_case_may_be_called_anything(tmp_path, monkeypatch, name):
     words = dump(tmp_path, ".npy")
     case = {"name": name, "actual": words.pop("grad_input"), **words}
     (tmp_path / "list.json").write_text(json.dumps([case]))
-    judge, asked = command.judge_case, time.monotonic() + 10
+    verify, asked = command.verify_case, time.monotonic() + 10
     shown = "x\\x1b[31m\\x9b2J\\x07" if name.startswith("x") else name
 
     def slowly(*arguments):
-        judged = judge(*arguments)
-        while f"judging {shown[0]}" not in screen.getvalue() and time.monotonic() < asked:
+        verified = verify(*arguments)
+        while f"verifying {shown[0]}" not in screen.getvalue() and time.monotonic() < asked:
             time.sleep(0.01)
-        return judged
+        return verified
 
-    monkeypatch.setattr(command, "judge_case", slowly)
+    monkeypatch.setattr(command, "verify_case", slowly)
     result = run("silu_backward", "--cases", tmp_path / "list.json")
     assert result.exit_code == 0, result.output
     assert f"PASS {shown}" in result.stdout
-    assert f"judging {shown}" in screen.getvalue()
+    assert f"verifying {shown}" in screen.getvalue()
     case["self"] = f"absent{name}.npy"
     (tmp_path / "list.json").write_text(json.dumps([case]))
     result = run("silu_backward", "--cases", tmp_path / "list.json")

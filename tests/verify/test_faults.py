@@ -32,7 +32,7 @@ def test_there_are_enough_faults_and_right_results():
 
 def test_planted_faults_are_named():
     pytest.importorskip("torch")  # whose results are among the faults
-    results = [elements.judge(one, index) for one, index in SAMPLE]
+    results = [elements.assess(one, index) for one, index in SAMPLE]
     false = [f"{r.fault} on {r.subject}: {r.named}" for r in results if r.kind == "false"]
     assert not false
     assert sum(r.kind == "hit" for r in results) >= 0.95 * len(results)
@@ -41,10 +41,10 @@ def test_planted_faults_are_named():
 @pytest.mark.slow
 @pytest.mark.parametrize("who", ["aclnn", "correctly rounded", "NumPy, float32", "PyTorch", "JAX, float32 inside"])
 def test_right_results_pass(who):
-    judged = [(label, run) for name, label, run in right.clean() if name == who]
-    if not judged:
+    runs = [(label, run) for name, label, run in right.clean() if name == who]
+    if not runs:
         pytest.skip("not installed")
-    failed = {label: report.brief() for label, report in ((label, run()) for label, run in judged) if not report.passed}
+    failed = {label: report.brief() for label, report in ((label, run()) for label, run in runs) if not report.passed}
     assert not failed
 
 
@@ -151,7 +151,7 @@ def _norm(dtype="float32", rows=64, columns=96):
 
 @pytest.mark.parametrize("one", norms.cases(), ids=lambda one: f"{one.subject}: {one.name}")
 def test_faults_of_norms_are_named(one):
-    result = norms.judge(one)
+    result = norms.assess(one)
     assert result.kind == "hit", result
     assert one.said in result.text
 

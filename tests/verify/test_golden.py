@@ -667,20 +667,20 @@ def test_golden_does_not_read_beyond_arrays_that_are_too_short(name, cut, text):
         (4, "normalized_shape: expected a sequence of integers, got 4"),
     ],
 )
-def test_golden_refuses_a_normalized_shape_that_does_not_fit(shape, text):
+def test_golden_rejects_a_normalized_shape_that_does_not_fit(shape, text):
     with pytest.raises(ValueError, match=f"golden: .*{text}"):
         golden("layer_norm_backward", norm_arrays(), normalized_shape=shape)
 
 
-def test_golden_refuses_the_data_types_that_layer_norm_backward_does():
-    """Integers are refused, as by the operator."""
+def test_golden_rejects_the_data_types_that_layer_norm_backward_does():
+    """Integers are rejected, as by the operator."""
     inputs = norm_arrays()
     inputs["grad_out"] = inputs["grad_out"].astype(np.int32)
     with pytest.raises(ValueError, match=r"golden: .*grad_out: expected data type ACL_FLOAT.*, got ACL_INT32"):
         golden("layer_norm_backward", inputs)
 
 
-def test_golden_refuses_shapes_that_do_not_broadcast():
+def test_golden_rejects_shapes_that_do_not_broadcast():
     with pytest.raises(ValueError, match=r"golden: .*self: expected shape \[3\] \(that of grad_output\), got \[4\]"):
         golden("silu_backward", {"grad_output": np.ones(3, np.float32), "self": np.ones(4, np.float32)})
 

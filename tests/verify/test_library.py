@@ -15,7 +15,7 @@ from aclnn.core.products import set_soc_name
 from aclnn.core.tensor import Scalar, Tensor
 from aclnn.execution.executor import prepare
 from aclnn.verify import check
-from aclnn.verify.cases.arguments import JUDGED
+from aclnn.verify.cases.arguments import VERIFIABLE
 from aclnn.verify.goldens.library import computed
 from tests.helpers.calls import run
 from tests.helpers.library import LibraryTests, Placed, Subject, product_of, to_torch
@@ -23,14 +23,14 @@ from tests.helpers.library import LibraryTests, Placed, Subject, product_of, to_
 SHORT = (D.FLOAT, D.FLOAT16, D.BF16)
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "tests" / "operators" / "library"
-#: The operators with a data type that can be judged, each with its subject.
+#: The operators with a data type that can be verified, each with its subject.
 SUBJECTS = [
     pytest.param(classes.subject, operator, id=operator.name)
     for path in sorted(FOLDER.rglob("test_*.py"))
     for classes in vars(import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))).values()
     if isinstance(classes, type) and issubclass(classes, LibraryTests) and hasattr(classes, "subject")
     for operator in classes.subject.operators
-    if operator.name in JUDGED and {*SHORT} & {*classes.subject.dtypes_of(operator)}
+    if operator.name in VERIFIABLE and {*SHORT} & {*classes.subject.dtypes_of(operator)}
     if operator.name not in classes.subject.elsewhere
 ]
 
@@ -40,7 +40,7 @@ def filled(subject: Subject, operator: Operator, dtype: D) -> tuple[dict[str, An
     return {p.name: arguments[p.name] for p in operator.parameters}, placed
 
 
-def judged(subject: Subject, operator: Operator, arguments: dict[str, Any]) -> list[str]:
+def verified(subject: Subject, operator: Operator, arguments: dict[str, Any]) -> list[str]:
     """Return the outputs of a data type that can be verified."""
     given = {p.name: arguments[p.name] for p in operator.outputs if p.name not in subject.left}
     return [name for name, tensor in given.items() if tensor is not None and tensor.dtype in SHORT]
@@ -55,9 +55,9 @@ def has_sizes_of_data(call: Call) -> bool:
 def test_golden_values_are_pytorchs_of_float64(subject: Subject, operator: Operator) -> None:
     dtype = subject.usual(operator)
     arguments, placed = filled(subject, operator, dtype)
-    outputs = judged(subject, operator, arguments)
+    outputs = verified(subject, operator, arguments)
     if not outputs:
-        pytest.skip(f"no output of {dtype.c_name} can be judged")
+        pytest.skip(f"no output of {dtype.c_name} can be verified")
     call = Call(operator, arguments, product_of(operator))
     if has_sizes_of_data(call):
         pytest.skip("the valid call has room for more elements than the data give")
@@ -88,7 +88,7 @@ def test_own_results_pass_and_wrong_ones_fail(subject: Subject, operator: Operat
         if dtype not in subject.dtypes_of(operator):
             continue
         arguments, placed = filled(subject, operator, dtype)
-        outputs = judged(subject, operator, arguments)
+        outputs = verified(subject, operator, arguments)
         if not outputs:
             continue
         if has_sizes_of_data(Call(operator, arguments, product)):

@@ -253,7 +253,7 @@ def test_the_page_on_a_phone(failing, tmp_path):
     assert wide <= screen
 
 
-def test_refusals_are_the_operators_own():
+def test_errors_are_the_operators_own():
     inputs = uniform(size=12)
     with pytest.raises(AclnnError, match=r"aclnnSiluBackward: actual grad_input: expected shape") as caught:
         check("silu_backward", inputs, np.ones((3, 4), np.float32))
@@ -299,7 +299,7 @@ def test_names_may_be_c_or_python_and_outputs_tuples():
     assert check("hardswish_backward", inputs, {"grad_input": literal("hardswish_backward")(**inputs)}).passed
 
 
-def test_one_argument_under_two_names_is_refused():
+def test_one_argument_under_two_names_is_rejected():
     """Two values for one argument are an error."""
     inputs = uniform(size=12)
     again = {**inputs, "gradOutput": inputs["self"]}
@@ -320,7 +320,7 @@ def test_functions_get_pythons_names():
 
 
 @pytest.mark.parametrize("shape", [40, True, [40.0], "40"])
-def test_a_normalized_shape_that_is_none_is_refused(shape):
+def test_a_normalized_shape_that_is_none_is_rejected(shape):
     with pytest.raises(AclnnError, match="aclnnLayerNormBackward: normalized_shape: expected a sequence of integers"):
         check("layer_norm_backward", norm_case(), {"grad_bias": np.ones(40, np.float32)}, normalized_shape=shape)
 
@@ -331,7 +331,7 @@ def test_attributes_may_be_arrays():
     assert json.loads(report.to_json())["cases"][0]["attributes"]["normalized_shape"] == [40]
 
 
-def test_a_masked_array_is_refused():
+def test_a_masked_array_is_rejected():
     inputs = uniform(size=12)
     masked = np.ma.masked_array(inputs["self"], inputs["self"] > 0)
     with pytest.raises(AclnnError, match="self: expected an array without a mask"):
@@ -358,7 +358,7 @@ def test_named_standards_count_even_bitwise():
 
 
 @pytest.mark.parametrize("standards", [[], ()])
-def test_judging_by_no_standard_is_no_pass(standards):
+def test_no_decisive_standard_is_no_pass(standards):
     inputs = uniform(size=12)
     with pytest.raises(ValueError, match=r"standards: expected at least one of mixed.*, got none"):
         assert_close_to_golden("silu_backward", inputs, np.zeros_like(inputs["self"]), standards=standards)
@@ -547,7 +547,7 @@ def norm_case(dtype="float32"):
     }  # fmt: skip
 
 
-def test_layer_norm_is_judged_in_cascade():
+def test_layer_norm_is_verified_in_cascade():
     inputs = norm_case()
     made = {"actual": literal("layer_norm_backward"), "third": literal("layer_norm_backward")}
     plain = check("layer_norm_backward", inputs, **made, normalized_shape=(40,))
@@ -566,20 +566,20 @@ def test_layer_norm_is_judged_in_cascade():
 
 
 @pytest.mark.parametrize("eps", [math.nan, math.inf, -50, "1e-5", True])
-def test_an_eps_that_is_none_is_refused(eps):
+def test_an_eps_that_is_none_is_rejected(eps):
     """With eps = nan or -50 any dump would pass."""
     inputs, made = norm_case(), literal("layer_norm_backward")
     with pytest.raises(ValueError, match="eps: expected a finite number from 0 on, got"):
         check("layer_norm_backward", inputs, made, third=made, eps=eps, normalized_shape=(40,))
 
 
-def test_eps_is_refused_where_there_is_no_cascade():
+def test_eps_is_rejected_where_there_is_no_cascade():
     inputs = uniform(size=12)
-    with pytest.raises(ValueError, match="eps: expected none, which only layer_norm_backward is judged with"):
+    with pytest.raises(ValueError, match="eps: expected none, which only layer_norm_backward is verified with"):
         check("silu_backward", inputs, inputs["self"], eps=1e-5)
 
 
-def test_masked_out_outputs_are_not_judged():
+def test_masked_out_outputs_are_not_verified():
     inputs = norm_case()
     exact = golden("layer_norm_backward", inputs)
     report = check("layer_norm_backward", inputs, {"grad_bias": exact["grad_bias"].rounded}, normalized_shape=(40,))
@@ -590,7 +590,7 @@ def test_masked_out_outputs_are_not_judged():
 
 @pytest.mark.parametrize("dtype", list(FORMATS))
 @pytest.mark.filterwarnings("error")
-def test_bit_patterns_of_every_kind_are_judged_without_a_warning(dtype):
+def test_bit_patterns_of_every_kind_are_verified_without_a_warning(dtype):
     """Casts of signalling NaN must not warn, which -W error would turn into an exception."""
     rng = np.random.default_rng(3)
     width = np.dtype(kind(dtype)).itemsize

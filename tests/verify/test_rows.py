@@ -219,7 +219,7 @@ def test_a_row_that_is_not_finite_follows_ieee_arithmetic():
     np.testing.assert_array_equal(found["mean"].rounded.reshape(-1)[[0, 5]], [np.inf, np.nan])
 
 
-def test_an_in_place_variant_is_judged_as_the_operator_that_it_is_a_variant_of():
+def test_an_in_place_variant_is_verified_as_the_operator_that_it_is_a_variant_of():
     assert operator_named("inplace_sigmoid").name == "sigmoid"
 
 

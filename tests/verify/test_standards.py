@@ -33,7 +33,7 @@ def outputs(count, dtype, golden, **changed):
 
 def compare(name, a, g, third=None):
     """Return a standard's outcome for whole arrays."""
-    return STANDARDS[name].judge(STANDARDS[name].measure(Block(a, g, third)), FORMATS[str(g.dtype)])
+    return STANDARDS[name].assess(STANDARDS[name].measure(Block(a, g, third)), FORMATS[str(g.dtype)])
 
 
 def verdict(name, a, g, third=None):
@@ -296,7 +296,7 @@ def test_single_by_thousandths(dtype):
     beyond_error = 2.0**-9 if dtype == "float32" else 2.0**-6
     beyond_warning = 2.0**-12 if dtype == "float32" else {"float16": 2.0**-9, "bfloat16": 2.0**-7}[dtype]
 
-    def judged(errors, warnings):
+    def verified(errors, warnings):
         g = array(np.ones(count), dtype)
         a = g.copy()
         a[:errors] = kind(dtype)(1 + beyond_error)
@@ -304,10 +304,10 @@ def test_single_by_thousandths(dtype):
         return compare("msprobe-single", a, g)
 
     error_limit, warning_limit = round(count * 10.0**-error_k), round(count * 10.0**-warning_k)
-    assert judged(1, warning_limit - 2).verdict is Verdict.PASS
-    assert judged(1, warning_limit - 1).verdict is Verdict.WARNING
-    assert judged(error_limit - 1, 0).verdict is Verdict.WARNING
-    assert judged(error_limit, 0).verdict is Verdict.FAIL
+    assert verified(1, warning_limit - 2).verdict is Verdict.PASS
+    assert verified(1, warning_limit - 1).verdict is Verdict.WARNING
+    assert verified(error_limit - 1, 0).verdict is Verdict.WARNING
+    assert verified(error_limit, 0).verdict is Verdict.FAIL
 
 
 def test_single_by_the_cosine():
@@ -384,7 +384,7 @@ def test_blocks_add_up(name):
     whole = compare(name, a, g, third)
     tally = standard.measure(Block(a[:300], g[:300], third[:300], 0))
     tally.merge(standard.measure(Block(a[300:], g[300:], third[300:], 300)))
-    parts = standard.judge(tally, FORMATS["float32"])
+    parts = standard.assess(tally, FORMATS["float32"])
     assert (parts.verdict, parts.first, parts.worst) == (whole.verdict, whole.first, whole.worst)
     for one, other in zip(parts.figures, whole.figures, strict=True):
         assert one.value == pytest.approx(other.value, rel=1e-12)

@@ -9,12 +9,12 @@ from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import Executor
 
 
-def _refusal(executor: int) -> int:
+def _error_code(executor: int) -> int:
     return ACLNN_ERR_INNER if executor else ACLNN_ERR_INNER_NULLPTR
 
 
 def _executor(handle: int) -> Executor:
-    return live(handle, Executor, "executor", _refusal(handle))
+    return live(handle, Executor, "executor", _error_code(handle))
 
 
 @c_function("aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor *executor)")
@@ -26,7 +26,7 @@ def aclSetAclOpExecutorRepeatable(executor: int) -> None:
 @c_function("aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor *executor)")
 def aclDestroyAclOpExecutor(executor: int) -> None:
     """Destroy an executor."""
-    take(executor, Executor, "executor", _refusal(executor))
+    take(executor, Executor, "executor", _error_code(executor))
 
 
 def _set_address(executor: int, tensor: int, addr: int | None) -> None:

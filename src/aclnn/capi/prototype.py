@@ -201,7 +201,7 @@ class CFunction:
         """Error statuses of the return type; aclnn's for a function that returns no status."""
         return STATUS_TYPES.get(self.returns, STATUS_TYPES["aclnnStatus"])
 
-    def refuse(self, error: AclnnError) -> int:
+    def record_error(self, error: AclnnError) -> int:
         """Record an error for this thread's error queries, and return its code."""
         text = f"{self.name}: {error.message}" if error.function is None else error.message
         errors.record(error.code, text)
@@ -257,7 +257,7 @@ def c_function(
             try:
                 outputs = function(*values)
             except AclnnError as error:
-                code = record.refuse(error)
+                code = record.record_error(error)
                 return (code, *failed) if failed else code
             if not failed:
                 return 0
@@ -286,7 +286,7 @@ def c_value_function(
             try:
                 return cast(A, record.implementation(*values))
             except AclnnError as error:
-                record.refuse(error)
+                record.record_error(error)
                 return cast(A, record.null)
 
         return _enter(record, call)
@@ -399,7 +399,7 @@ def _conversion(record: CFunction) -> Converting:
         try:
             values = [converter(value) for converter, value in zip(converters, args, strict=True)]
         except (TypeError, ValueError, OverflowError):
-            raise _complaint(record, converters, args) from None
+            raise _argument_error(record, converters, args) from None
         for at, counter in arrays:
             values[at] = _counted(record, at, values[at], values[counter])
         return values
@@ -419,7 +419,7 @@ def _counted(record: CFunction, at: int, elements: tuple[Any, ...] | None, count
     return elements[:count]
 
 
-def _complaint(record: CFunction, converters: Sequence[Converter], args: Sequence[Any]) -> Exception:
+def _argument_error(record: CFunction, converters: Sequence[Converter], args: Sequence[Any]) -> Exception:
     for parameter, converter, value in zip(record.inputs, converters, args, strict=True):
         try:
             converter(value)

@@ -12,7 +12,7 @@ from aclnn.core.products import A2_CLASS, CLASS_950, Product, current_product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_RUNTIME_ERROR, AclnnError
 from aclnn.core.tensor import Tensor
 from aclnn.operators.library.common import MODERN
-from aclnn.operators.library.matrix.weights import LAID_OUT, cast_dtypes, cast_format_complaint
+from aclnn.operators.library.matrix.weights import LAID_OUT, cast_dtypes, cast_format_violation
 
 _ROWS, _COLUMNS = 16, 32
 """Block size of a matrix; blocks of 16-bit elements have as many columns as rows."""
@@ -69,10 +69,10 @@ def aclnnNpuFormatCastCalculateSizeAndFormat(
 ) -> tuple[list[int], int, int]:
     """Return the storage dimensions of aclnnNpuFormatCast's result, their number, and its format."""
     tensor = live(srcTensor, Tensor, "srcTensor")
-    text, code = _cast_complaint(tensor, additionalDtype), ACLNN_ERR_PARAM_INVALID
+    text, code = _cast_violation(tensor, additionalDtype), ACLNN_ERR_PARAM_INVALID
     if text is None:
         formats, code = {"srcTensor": tensor.format, "dstFormat": dstFormat}, ACLNN_ERR_RUNTIME_ERROR
-        wrong = ((name, cast_format_complaint(got)) for name, got in formats.items())
+        wrong = ((name, cast_format_violation(got)) for name, got in formats.items())
         text = next((f"{name}: {each}" for name, each in wrong if each), None)
     if text is not None:
         raise AclnnError(code, text)
@@ -91,7 +91,7 @@ def _is_of_few_bits(tensor: Tensor, additional: int) -> bool:
     return current_product() in CLASS_950 and additional != tensor.dtype
 
 
-def _cast_complaint(tensor: Tensor, additional: int) -> str | None:
+def _cast_violation(tensor: Tensor, additional: int) -> str | None:
     product, dtype, shape = current_product(), tensor.dtype, tensor.shape
     if product not in MODERN:
         titles = listing(each.title for each in Product if each in MODERN)

@@ -23,7 +23,7 @@ from aclnn.cli.arguments import expect_own_file, expect_places, output_files, ra
 from aclnn.cli.options import STDOUT, DtypeOption, JsonOption, ShapeOption, SocOption, emulate
 from aclnn.core.operator import Kind, Operator, Parameter
 from aclnn.core.status import AclnnError
-from aclnn.execution.refusals import renamed
+from aclnn.execution.error_messages import renamed
 from aclnn.io.arguments import Raw, attribute, split_member
 from aclnn.operators import BY_NAME, OPERATORS, required_arguments
 

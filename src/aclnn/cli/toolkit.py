@@ -47,10 +47,10 @@ def build_command(
     from aclnn.toolkit import absent  # imports every C function, which other commands do not need
 
     with console.exit_status():
-        refused = absent.undefined_in(refuse_undefined or ())
-        if refused:
-            console.err.print(f"refused when called: {', '.join(refused)}", soft_wrap=True)
-        typer.echo(tree.build(directory, refused))
+        unimplemented = absent.undefined_in(refuse_undefined or ())
+        if unimplemented:
+            console.err.print(f"rejected when called: {', '.join(unimplemented)}", soft_wrap=True)
+        typer.echo(tree.build(directory, unimplemented))
 
 
 @app.command("path")
@@ -123,12 +123,12 @@ def _summary(records: Sequence[Record]) -> _Table:
     rows = []
     for name, calls in sorted(by_name.items(), key=lambda item: -sum(r.microseconds for r in item[1])):
         spent = [call.microseconds for call in calls]
-        refused = sum(_is_refusal(call) for call in calls)
-        rows.append((name, str(len(calls)), str(refused), f"{sum(spent):.1f}", f"{max(spent):.1f}"))
-    return ("call", "calls", "refused", "µs in all", "slowest µs"), rows
+        failed = sum(_is_error(call) for call in calls)
+        rows.append((name, str(len(calls)), str(failed), f"{sum(spent):.1f}", f"{max(spent):.1f}"))
+    return ("call", "calls", "failed", "µs in all", "slowest µs"), rows
 
 
-def _is_refusal(record: Record) -> bool:
+def _is_error(record: Record) -> bool:
     return _code(record) != 0 and name_of(_code(record)) != record.status
 
 
@@ -137,7 +137,7 @@ def _code(record: Record) -> int:
 
 
 def _status(record: Record) -> str:
-    return f"{record.status} {name_of(_code(record))}" if _is_refusal(record) else record.status
+    return f"{record.status} {name_of(_code(record))}" if _is_error(record) else record.status
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -25,18 +25,18 @@ from aclnn.io import FileError
 from aclnn.io.arguments import Raw, attribute, expect_required
 from aclnn.support.allocator import keep_freed_memory
 from aclnn.support.optional import import_or_raise
-from aclnn.verify.cases.arguments import JUDGED, operator_named
+from aclnn.verify.cases.arguments import VERIFIABLE, operator_named
 from aclnn.verify.cases.case import Case
 from aclnn.verify.cases.request import CaseRequest
 from aclnn.verify.cases.sources import by_python_name, files_of, load, read_cases
-from aclnn.verify.checking import Counting, checked_eps, chosen_standards, counting_of, judge_case, routed_eps
+from aclnn.verify.checking import Counting, checked_eps, chosen_standards, counting_of, routed_eps, verify_case
 from aclnn.verify.report.document import Report, document
 from aclnn.verify.report.text import details, figures, short, title, totals
 from aclnn.verify.standards.published import STANDARDS
 
 
-def _judged_operators(incomplete: str) -> list[str]:
-    return [name for name in JUDGED if name.startswith(incomplete)]
+def _verifiable_operators(incomplete: str) -> list[str]:
+    return [name for name in VERIFIABLE if name.startswith(incomplete)]
 
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
@@ -48,7 +48,7 @@ def verify(
     operator: Annotated[
         str,
         typer.Argument(
-            help="For example silu_backward or mm; docs/operators.md lists them.", autocompletion=_judged_operators
+            help="For example silu_backward or mm; docs/operators.md lists them.", autocompletion=_verifiable_operators
         ),
     ],
     arguments: Annotated[
@@ -99,8 +99,8 @@ def verify(
         if html is not None:
             import_or_raise("jinja2", "verify")
         with console.usage():
-            judged = [*JUDGED] if cases else [operator]  # a list's cases may be of several operators
-            expect_options(arguments or [], [operator_named(name) for name in judged], context)
+            verified = [*VERIFIABLE] if cases else [operator]  # a list's cases may be of several operators
+            expect_options(arguments or [], [operator_named(name) for name in verified], context)
             raw, words, chosen = (
                 raw_layout(dtype or [], shape or []),
                 pairs(arguments or []),
@@ -122,7 +122,7 @@ def verify(
             if cases is None:
                 expect_required(operator_named(operator), by_python_name(operator_named(operator), words))
         keep_freed_memory()
-        report = _judge(requests, raw, chosen, counting_of(standard, all_standards), eps)
+        report = _verify(requests, raw, chosen, counting_of(standard, all_standards), eps)
         if json != STDOUT:
             _show(report.data)
         _put(report.to_html, html)
@@ -165,13 +165,13 @@ def _put(text: Callable[..., str], path: Path | None) -> None:
         text(path)
 
 
-def _judge(requests: Sequence[CaseRequest], raw: Raw, standards: Any, counting: Counting, eps: float | None) -> Report:
+def _verify(requests: Sequence[CaseRequest], raw: Raw, standards: Any, counting: Counting, eps: float | None) -> Report:
     # Cases are loaded once up front, to detect errors early, and again in their turn: mapped files stay open, and a
     # process may open about a thousand.
     for request in requests[1:]:
         _load(request, raw)
     documents = []
-    with console.progress(100 * len(requests), "judging") as bar:
+    with console.progress(100 * len(requests), "verifying") as bar:
         for number, request in enumerate(requests):
             done = 100 * number
 
@@ -179,11 +179,11 @@ def _judge(requests: Sequence[CaseRequest], raw: Raw, standards: Any, counting: 
                 fraction: float, begin: int = 100 * number, name: str = request.name or request.operator
             ) -> None:
                 nonlocal done
-                bar.step(f"judging {name}", advance=begin + int(100 * fraction) - done)
+                bar.step(f"verifying {name}", advance=begin + int(100 * fraction) - done)
                 done = begin + int(100 * fraction)
 
             with _in_case(request):
-                documents.append(judge_case(load(request, raw), standards, counting, eps, report_progress))
+                documents.append(verify_case(load(request, raw), standards, counting, eps, report_progress))
     return Report(document(documents))
 
 

@@ -40,7 +40,7 @@ _SHOWN = 80
 _EXTENTS = 16
 
 #: Function of a call and an argument's name: returns an error text for a violation, None otherwise.
-Complaint = Callable[[Call, str], str | None]
+Violation = Callable[[Call, str], str | None]
 
 
 def listing(items: Iterable[str], last: str = "or") -> str:
@@ -62,18 +62,18 @@ def extents(shape: Sequence[int]) -> str:
     return f"{str(list(shape[:_EXTENTS]))[:-1]}, … {len(shape)} in all]"
 
 
-def rule(name: str, complaint: Callable[[Call], str | None], code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
+def rule(name: str, violation: Callable[[Call], str | None], code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
     """Make a check from a function that returns an error text for a violation, None otherwise."""
-    return Check(name, code, complaint)
+    return Check(name, code, violation)
 
 
-def each(name: str, names: Sequence[str], complaint: Complaint, code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
+def each(name: str, names: Sequence[str], violation: Violation, code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
     """Make a check that applies to each of several arguments in order; null arguments are skipped."""
     names = tuple(dict.fromkeys(names))
 
     def find(call: Call) -> str | None:
         for argument in names:
-            if call[argument] is not None and (text := complaint(call, argument)) is not None:
+            if call[argument] is not None and (text := violation(call, argument)) is not None:
                 return f"{argument}: {text}"
         return None
 
@@ -94,7 +94,7 @@ def present(*names: str) -> Check:
 def dtype_in(allowed: Collection[DataType] | Callable[[Product], Collection[DataType]], *names: str) -> Check:
     """Require one of a set of data types, which may depend on the product."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         accepted, dtype = allowed(call.product) if callable(allowed) else allowed, call[name].dtype
         if dtype in accepted:
             return None
@@ -103,7 +103,7 @@ def dtype_in(allowed: Collection[DataType] | Callable[[Product], Collection[Data
         expected = listing(member.c_name for member in DataType if member in accepted and member not in lacks)
         return f"expected data type {expected} on {call.product.title}, got {dtype.c_name}"
 
-    return each("data type", names, complain)
+    return each("data type", names, violation)
 
 
 def where_supported(dtypes: Collection[DataType]) -> Callable[[Product], frozenset[DataType]]:
@@ -120,25 +120,25 @@ def floating(product: Product) -> frozenset[DataType]:
 def promotable(first: str, second: str) -> Check:
     """Require a common data type to which two tensors or scalars promote."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         mine, theirs = call[second].dtype, call[first].dtype
         if promote(theirs, mine) is not None:
             return None
         return f"{second}: expected a data type that promotes with {theirs.c_name} (that of {first}), got {mine.c_name}"
 
-    return rule(f"promotable: {first}, {second}", complain)
+    return rule(f"promotable: {first}, {second}", violation)
 
 
 def castable_from(dtype: Callable[[Call], DataType], *names: str) -> Check:
     """Require data types to which the result's data type converts implicitly."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         computed, mine = dtype(call), call[name].dtype
         if castable(computed, mine):
             return None
         return f"expected a data type to which {computed.c_name} (that of the result) converts, got {mine.c_name}"
 
-    return each("holds the result", names, complain)
+    return each("holds the result", names, violation)
 
 
 def unless_real(dtype: DataType) -> str | None:
@@ -155,46 +155,46 @@ def real(*names: str) -> Check:
 def finite(*names: str) -> Check:
     """Require real scalars that are neither infinite nor NaN."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         got = float(call[name].value)
         return None if math.isfinite(got) else f"expected a finite number, got {got}"
 
-    return each("finite number", names, complain)
+    return each("finite number", names, violation)
 
 
 def same_dtype(name: str, other: str) -> Check:
     """Require equal data types."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         mine, theirs = call[name].dtype, call[other].dtype
         return None if mine == theirs else f"expected data type {theirs.c_name} (that of {other}), got {mine.c_name}"
 
-    return each(f"same data type as {other}", (name,), complain)
+    return each(f"same data type as {other}", (name,), violation)
 
 
 def one_dtype(first: str, second: str) -> Check:
     """Require equal data types of two arguments if both are given."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         if call[first] is None or call[second] is None or call[first].dtype == call[second].dtype:
             return None
         theirs, mine = call[first].dtype, call[second].dtype
         return f"{second}: expected data type {theirs.c_name} (that of {first}), got {mine.c_name}"
 
-    return rule(f"one data type: {first}, {second}", complain)
+    return rule(f"one data type: {first}, {second}", violation)
 
 
 def dtype_or_float32(other: str, *names: str) -> Check:
     """Require float32 or the data type of another argument, if that argument is given."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         if call[other] is None:
             return None
         allowed, got = dict.fromkeys((call[other].dtype, DataType.FLOAT)), call[name].dtype
         expected = listing(dtype.c_name for dtype in allowed)
         return None if got in allowed else f"expected data type {expected} beside {other}, got {got.c_name}"
 
-    return each(f"data type of {other} or float32", names, complain)
+    return each(f"data type of {other} or float32", names, violation)
 
 
 def has_zero(shape: Sequence[int]) -> bool:
@@ -205,11 +205,11 @@ def has_zero(shape: Sequence[int]) -> bool:
 def no_zero_dims(*names: str) -> Check:
     """Require that no dimension is 0."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         shape = call[name].shape
         return f"expected no dimension of 0, got {extents(shape)}" if has_zero(shape) else None
 
-    return each("no dimension of 0", names, complain)
+    return each("no dimension of 0", names, violation)
 
 
 def _mask_of_three(call: Call) -> str | None:
@@ -224,92 +224,92 @@ THREE_MASK_VALUES = rule("three mask values", _mask_of_three)
 def same_shape(name: str, other: str) -> Check:
     """Require equal view shapes."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         mine, theirs = call[name].shape, call[other].shape
         return None if mine == theirs else f"expected shape {extents(theirs)} (that of {other}), got {extents(mine)}"
 
-    return each(f"same shape as {other}", (name,), complain)
+    return each(f"same shape as {other}", (name,), violation)
 
 
 def shape_is(what: str, shape: Callable[[Call], Sequence[int]], *names: str) -> Check:
     """Require a shape computed from the call; ``what`` describes the shape in the check's name."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         expected, got = tuple(shape(call)), call[name].shape
         return None if got == expected else f"expected shape {extents(expected)} ({what}), got {extents(got)}"
 
-    return each(f"shape is {what}", names, complain)
+    return each(f"shape is {what}", names, violation)
 
 
 def size_is(what: str, size: Callable[[Call], int], *names: str) -> Check:
     """Require a number of elements computed from the call, in any shape."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         expected, got = size(call), call[name].size
         return None if got == expected else f"expected {expected} elements ({what}), got {got}"
 
-    return each(f"as many elements as {what}", names, complain)
+    return each(f"as many elements as {what}", names, violation)
 
 
 def single(*names: str) -> Check:
     """Require one element, in any shape."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         return None if call[name].size == 1 else f"expected one element, got shape {extents(call[name].shape)}"
 
-    return each("one element", names, complain)
+    return each("one element", names, violation)
 
 
 def dims_between(least: int, most: int, *names: str) -> Check:
     """Require a number of dimensions."""
     limits = f"{least} to {most} dimensions" if least < most else f"{least} dimension{'s' if least != 1 else ''}"
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         shape = call[name].shape
         return None if least <= len(shape) <= most else f"expected {limits}, got {len(shape)}: {extents(shape)}"
 
-    return each(limits, names, complain)
+    return each(limits, names, violation)
 
 
 def same_format(name: str, other: str) -> Check:
     """Require equal storage formats."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         mine, theirs = call[name].format, call[other].format
         return None if mine == theirs else f"expected format {theirs.c_name} (that of {other}), got {mine.c_name}"
 
-    return each(f"same format as {other}", (name,), complain)
+    return each(f"same format as {other}", (name,), violation)
 
 
 def format_is(expected: Format, *names: str) -> Check:
     """Require a storage format."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         got = call[name].format
         return None if got == expected else f"expected format {expected.c_name}, got {got.c_name}"
 
-    return each(f"format {expected.c_name}", names, complain)
+    return each(f"format {expected.c_name}", names, violation)
 
 
 def public_format(*names: str) -> Check:
     """Require public storage formats."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         got = call[name].format
         return f"expected a format such as ACL_FORMAT_ND, got the private {got.c_name}" if got.private else None
 
-    return each("no private format", names, complain)
+    return each("no private format", names, violation)
 
 
 def format_of_rank(*names: str) -> Check:
     """Require the storage format of the tensor's rank, such as ACL_FORMAT_NCHW for four dimensions."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         expected, got = Format.of_rank(len(call[name].shape)), call[name].format
         dims = f"(of {len(call[name].shape)} dimensions)"
         return None if got == expected else f"expected format {expected.c_name} {dims}, got {got.c_name}"
 
-    return each("format of the dimensions", names, complain)
+    return each("format of the dimensions", names, violation)
 
 
 _ND_FORMATS = (
@@ -325,11 +325,11 @@ _ND_FORMATS = (
 def nd_format(*names: str) -> Check:
     """Require storage formats that generated interfaces treat as ND."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         got = call[name].format
         return None if got in _ND_FORMATS else f"expected a format that counts as ACL_FORMAT_ND, got {got.c_name}"
 
-    return each("format that counts as ND", names, complain)
+    return each("format that counts as ND", names, violation)
 
 
 def _without_kernel(call: Call) -> str | None:
@@ -346,10 +346,10 @@ KERNEL_OF_THE_PRODUCT = rule("kernel of the product", _without_kernel, ACLNN_ERR
 def some_dims(*names: str) -> Check:
     """Require at least one dimension."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         return None if call[name].shape else "expected at least 1 dimension, got 0"
 
-    return each("at least 1 dimension", names, complain)
+    return each("at least 1 dimension", names, violation)
 
 
 def null(*names: str, why: str = "") -> Check:
@@ -361,10 +361,10 @@ def null(*names: str, why: str = "") -> Check:
 def not_empty(*names: str) -> Check:
     """Require at least one element."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         return None if call[name].size else f"expected elements, got shape {extents(call[name].shape)}"
 
-    return each("not empty", names, complain)
+    return each("not empty", names, violation)
 
 
 def axis(name: str, tensor: str) -> Check:
@@ -373,22 +373,22 @@ def axis(name: str, tensor: str) -> Check:
     Negative numbers count from the end.
     """
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         dim, rank = call[name], max(1, len(call[tensor].shape))
         return None if -rank <= dim < rank else f"{name}: expected from {-rank} to {rank - 1}, got {dim}"
 
-    return rule(f"dimension of {tensor}: {name}", complain)
+    return rule(f"dimension of {tensor}: {name}", violation)
 
 
 def limited_dims(*names: str) -> Check:
     """Require at most ``MOST_DIMS`` dimensions."""
     limit = f"at most {MOST_DIMS} dimensions"
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         shape = call[name].shape
         return None if len(shape) <= MOST_DIMS else f"expected {limit}, got {len(shape)}: {extents(shape)}"
 
-    return each(limit, names, complain)
+    return each(limit, names, violation)
 
 
 def limited_dims_unless_contiguous(*names: str, out: str | None = None) -> Check:
@@ -397,19 +397,19 @@ def limited_dims_unless_contiguous(*names: str, out: str | None = None) -> Check
     looked_at = names if out is None else (*names, out)
 
     def find(call: Call) -> str | None:
-        return None if all(call[name].is_contiguous for name in looked_at) else limited.complaint(call)
+        return None if all(call[name].is_contiguous for name in looked_at) else limited.violation(call)
 
-    return replace(limited, name=limited.name.replace(":", " unless contiguous:"), complaint=find)
+    return replace(limited, name=limited.name.replace(":", " unless contiguous:"), violation=find)
 
 
 def one_of(name: str, *allowed: object) -> Check:
     """Require an attribute to be one of the given values; case matters."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         value = call[name]
         return None if value in allowed else f"expected {listing(map(repr, allowed))}, got {shown(value)}"
 
-    return each("allowed value", (name,), complain)
+    return each("allowed value", (name,), violation)
 
 
 def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...] | None:
@@ -436,19 +436,19 @@ def _broadcast_extent(first: int | None, second: int | None) -> int | None:
 def broadcastable(name: str, other: str) -> Check:
     """Require shapes that broadcast."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         mine, theirs = call[name].shape, call[other].shape
         if broadcast_shape(mine, theirs) is not None:
             return None
         return f"expected a shape that broadcasts with {extents(theirs)} (that of {other}), got {extents(mine)}"
 
-    return each(f"broadcasts with {other}", (name,), complain)
+    return each(f"broadcasts with {other}", (name,), violation)
 
 
 def broadcast_shape_of(name: str, first: str, second: str) -> Check:
     """Require exactly the shape to which two other tensors broadcast."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         expected = broadcast_shape(call[first].shape, call[second].shape)
         if expected is None or call[name].shape == expected:
             return None
@@ -456,33 +456,33 @@ def broadcast_shape_of(name: str, first: str, second: str) -> Check:
             f"expected shape {extents(expected)} (broadcast of {first} and {second}), got {extents(call[name].shape)}"
         )
 
-    return each(f"broadcast shape of {first} and {second}", (name,), complain)
+    return each(f"broadcast shape of {first} and {second}", (name,), violation)
 
 
 def holds_promotion(name: str, first: str, second: str) -> Check:
     """Require a data type to which the promotion of two other tensors' types converts implicitly."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         promoted, mine = promote(call[first].dtype, call[second].dtype), call[name].dtype
         if promoted is not None and castable(promoted, mine):
             return None
         pair = f"{'none' if promoted is None else promoted.c_name} (promotion of {first} and {second})"
         return f"{name}: expected a data type to which {pair} converts, got {mine.c_name}"
 
-    return rule(f"holds the promotion of {first} and {second}: {name}", complain)
+    return rule(f"holds the promotion of {first} and {second}: {name}", violation)
 
 
 def promoted_dtype(name: str, first: str, second: str) -> Check:
     """Require the data type to which two other tensors promote, if there is one."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         promoted, mine = promote(call[first].dtype, call[second].dtype), call[name].dtype
         if promoted is None or mine == promoted:
             return None
         expected = f"{promoted.c_name} (promotion of {first} and {second})"
         return f"{name}: expected data type {expected}, got {mine.c_name}"
 
-    return rule(f"promoted data type: {name}", complain)
+    return rule(f"promoted data type: {name}", violation)
 
 
 def promoted_and_broadcast(first: Tensor, second: Tensor) -> tuple[DataType, tuple[int, ...]]:
@@ -507,7 +507,7 @@ def _titles(products: Collection[Product]) -> str:
 
 def only_if(check: Check, when: str, applies: Callable[[Call], bool]) -> Check:
     """Restrict a check to calls for which ``applies`` holds; ``when`` describes these calls in the check's name."""
-    return Check(f"{check.name} ({when})", check.code, lambda call: check.complaint(call) if applies(call) else None)
+    return Check(f"{check.name} ({when})", check.code, lambda call: check.violation(call) if applies(call) else None)
 
 
 def restricted(when: str, applies: Callable[[Call], bool], *checks: Check) -> tuple[Check, ...]:
@@ -536,7 +536,7 @@ def unless_empty(
         def find(call: Call) -> str | None:
             if among(has_zero(call[name].shape) for name in names):
                 return None
-            text = check.complaint(call)
+            text = check.violation(call)
             # Only after a violation: it may be unknown whether a symbolic size is 0.
             return None if text is None or among(call[name].size == 0 for name in names) else text
 

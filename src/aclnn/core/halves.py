@@ -30,18 +30,18 @@ def halves(call: Call, tensor: str) -> tuple[Part, Part]:
 def even_size(whole: str, code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
     """Require an even size along dim."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         size = (call[whole].shape or (0,))[call["dim"]]
         return None if size % 2 == 0 else f"{whole}: expected an even size along dimension {call['dim']}, got {size}"
 
-    return rule(f"even size along dim: {whole}", complain, code)
+    return rule(f"even size along dim: {whole}", violation, code)
 
 
 def half_of(whole: str, name: str, code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
     """Require the shape of a half of another tensor."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         expected, got = half_shape(call, whole), call[name].shape
         return None if got == expected else f"expected shape {extents(expected)} (half of {whole}), got {extents(got)}"
 
-    return each(f"half of {whole}", (name,), complain, code)
+    return each(f"half of {whole}", (name,), violation, code)

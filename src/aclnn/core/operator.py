@@ -104,7 +104,7 @@ class Check:
     """Requirement in a few words: ``same shape: self, gradOutput``."""
     code: int
     """Status code of a violation."""
-    complaint: Callable[[Call], str | None]
+    violation: Callable[[Call], str | None]
     """Function that returns an error text ``argument: expected …, got …`` for a violation, None otherwise."""
 
 

@@ -21,10 +21,10 @@ from aclnn.core.products import current_product
 from aclnn.core.status import AclnnError
 from aclnn.core.tensor import Tensor
 from aclnn.execution import dlpack
-from aclnn.execution.attributes import attribute, refused
+from aclnn.execution.attributes import argument_error, attribute
 from aclnn.execution.dlpack import is_torch, type_name
+from aclnn.execution.error_messages import inferable, reworded_for_caller
 from aclnn.execution.executor import Executor, prepare
-from aclnn.execution.refusals import in_callers_words, inferable
 from aclnn.support.bounded import BoundedCache, as_key
 
 
@@ -149,7 +149,7 @@ def call(operator: Operator, inputs: Sequence[Any], attributes: Sequence[Any], o
         if addresses[-1]:
             return cached.repeat(outs, addresses)
     outs = _tuple(operator, outs)
-    results, executor = _judge_and_run(operator, inputs, attributes, outs)
+    results, executor = _check_and_run(operator, inputs, attributes, outs)
     if all(out is None or out is result for out, result in zip(outs, results, strict=True)):
         _remember(key, arrays, executor)
     return results[0] if len(results) == 1 else tuple(results)
@@ -160,10 +160,10 @@ def _tuple(operator: Operator, outs: Any) -> tuple[Any, ...]:
     if isinstance(outs, (tuple, list)) and len(outs) == len(operator.outputs):
         return tuple(outs)
     got = len(outs) if isinstance(outs, (tuple, list)) else type_name(outs)
-    raise refused(operator, "out", f"expected a tuple of {len(operator.outputs)} arrays or None, got {got}")
+    raise argument_error(operator, "out", f"expected a tuple of {len(operator.outputs)} arrays or None, got {got}")
 
 
-def _judge_and_run(
+def _check_and_run(
     operator: Operator, inputs: Sequence[Any], attributes: Sequence[Any], outs: Sequence[Any]
 ) -> tuple[list[Any], Executor]:
     arguments: dict[str, Any] = {}
@@ -181,7 +181,7 @@ def _judge_and_run(
             for p in operator.parameters
             if given.get(p, p) is not None
         }
-        raise in_callers_words(error, Call(operator, arguments, current_product()), names) from None
+        raise reworded_for_caller(error, Call(operator, arguments, current_product()), names) from None
     workspace = _aligned(executor.asked_bytes) if executor.asked_bytes else None
     executor.run(0 if workspace is None else address(workspace), executor.asked_bytes)
     if executor.prepared.plan is None:  # without work, the caller's arrays keep their contents
@@ -311,4 +311,4 @@ def _argument(operator: Operator, name: str, array: Any, writable: bool) -> Tens
     try:
         return view(array, writable)
     except TypeError as error:
-        raise refused(operator, name, str(error)) from None
+        raise argument_error(operator, name, str(error)) from None

@@ -95,9 +95,9 @@ def attribute(operator: Operator, parameter: Parameter, value: Any) -> Any:
     try:
         return convert(value)
     except (TypeError, ValueError, OverflowError):
-        raise refused(operator, parameter.python_name, f"expected {wanted}, got {shown(value)}") from None
+        raise argument_error(operator, parameter.python_name, f"expected {wanted}, got {shown(value)}") from None
 
 
-def refused(operator: Operator, name: str, text: str) -> AclnnError:
+def argument_error(operator: Operator, name: str, text: str) -> AclnnError:
     """Return the error of a Python function about an argument."""
     return AclnnError(ACLNN_ERR_PARAM_INVALID, f"{operator.function}: {name}: {text}")

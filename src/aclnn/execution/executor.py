@@ -445,7 +445,7 @@ def run_checks(call: Call) -> None:
         AclnnError: the first that fails.
     """
     for check in call.operator.checks:
-        if (text := check.complaint(call)) is not None:
+        if (text := check.violation(call)) is not None:
             raise AclnnError(check.code, text, call.operator.function)
 
 

@@ -79,12 +79,12 @@ def _summed(view: View | None) -> Sums | None:
 def _per_sample(x: str, *names: str) -> Check:
     """Require the shape [B…, 1, H] or [B…, H]."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         *batch, _, h = call[x].shape
         got, wanted = call[name].shape, ((*batch, 1, h), (*batch, h))
         return None if got in wanted else f"expected shape {' or '.join(map(extents, wanted))}, got {extents(got)}"
 
-    return each("shape is [B…, 1, H] or [B…, H]", names, complain)
+    return each("shape is [B…, 1, H] or [B…, H]", names, violation)
 
 
 def _one_a_row(x: str, *names: str) -> Check:

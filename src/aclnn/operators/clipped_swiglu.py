@@ -148,11 +148,11 @@ def _filled(call: Call) -> str | None:
 
 
 def _of_groups(name: str, expected: str, got: Callable[[Any], object], holds: Callable[[Any], bool]) -> Check:
-    def complain(call: Call, argument: str) -> str | None:
+    def violation(call: Call, argument: str) -> str | None:
         groups = call[argument]
         return None if holds(groups) else f"expected {expected}, got {got(groups)}"
 
-    return each(name, (GROUPS,), complain, TILING)
+    return each(name, (GROUPS,), violation, TILING)
 
 
 _ONE_DIM = _of_groups("1 dimension", "1 dimension", lambda g: len(g.shape), lambda g: len(g.shape) == 1)

@@ -79,7 +79,7 @@ def _normalized_is_limited(call: Call) -> str | None:
 
 
 def _wanted_are_limited(call: Call) -> str | None:
-    return limited_dims(*_wanted(call)).complaint(call)
+    return limited_dims(*_wanted(call)).violation(call)
 
 
 def _normalized_at_least_1(call: Call) -> str | None:
@@ -114,7 +114,7 @@ def _one_mean_a_row(call: Call) -> str | None:
 
 
 def _input_gradient_shape(call: Call) -> str | None:
-    return same_shape("gradInputOut", "input").complaint(call) if call["outputMask"][0] else None
+    return same_shape("gradInputOut", "input").violation(call) if call["outputMask"][0] else None
 
 
 def _parameter_gradient_sizes(call: Call) -> str | None:

@@ -119,7 +119,7 @@ class Masked:
 
         def find(call: Call) -> str | None:
             unwanted = dict.fromkeys(set(self.names) - set(self.wanted(call)))
-            return check.complaint(replace(call, arguments={**call.arguments, **unwanted}))
+            return check.violation(replace(call, arguments={**call.arguments, **unwanted}))
 
         return Check(f"{check.name} (where wanted)", check.code, find)
 

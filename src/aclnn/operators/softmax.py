@@ -124,7 +124,7 @@ def _unless_empty(*checks: Check) -> tuple[Check, ...]:
 def _unless_empty_but_on_950(check: Check) -> Check:
     (spared,) = _unless_empty(check)
     name = f"{check.name} (unless an input is empty, but for Ascend 950)"
-    return Check(name, check.code, lambda call: (check if call.product in CLASS_950 else spared).complaint(call))
+    return Check(name, check.code, lambda call: (check if call.product in CLASS_950 else spared).violation(call))
 
 
 def _backward_checks(*names: str, order: tuple[Check, ...]) -> tuple[Check, ...]:

@@ -45,7 +45,7 @@ class _Reservations:
 _reservations = PerProcess(_Reservations, keep_parents=True)
 
 
-def _refuse(argument: str, expected: str, got: object) -> AclnnError:
+def _error(argument: str, expected: str, got: object) -> AclnnError:
     return AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"{argument}: expected {expected}, got {got}")
 
 
@@ -63,7 +63,7 @@ def free(handle: int) -> None:
     with _reservations.current.lock:
         physical = handles.pop(handle, Physical)
         if physical is None:
-            raise _refuse("handle", "one from aclrtMallocPhysical", handles.describe(handle))
+            raise _error("handle", "one from aclrtMallocPhysical", handles.describe(handle))
         physical.wanted = False
         physical.release()
 
@@ -81,10 +81,10 @@ def release(address: int) -> None:
     with table.lock:
         block = table.blocks.get(address)
         if block is None:
-            raise _refuse("virPtr", "an address from aclrtReserveMemAddress", f"{address:#x}")
+            raise _error("virPtr", "an address from aclrtReserveMemAddress", f"{address:#x}")
         held = next((at for at in table.mapped if address <= at < address + block.nbytes), None)
         if held is not None:
-            raise _refuse("virPtr", "addresses with nothing mapped", f"{address:#x} with memory mapped at {held:#x}")
+            raise _error("virPtr", "addresses with nothing mapped", f"{address:#x} with memory mapped at {held:#x}")
         del table.blocks[address]
 
 
@@ -94,19 +94,19 @@ def map_memory(address: int, nbytes: int, handle: int) -> None:
     with table.lock:
         physical = handles.get(handle, Physical)
         if physical is None:
-            raise _refuse("handle", "one from aclrtMallocPhysical", handles.describe(handle))
+            raise _error("handle", "one from aclrtMallocPhysical", handles.describe(handle))
         if -(-nbytes // GRANULE) * GRANULE != physical.nbytes:
-            raise _refuse("size", f"{physical.nbytes} (that of the memory)", nbytes)
+            raise _error("size", f"{physical.nbytes} (that of the memory)", nbytes)
         block = next((each for each in table.blocks.values() if each.address <= address < _end(each)), None)
         end = address + physical.nbytes
         if block is None or end > _end(block) or (address - block.address) % GRANULE:
-            raise _refuse("virPtr", f"a multiple of {GRANULE} bytes into reserved addresses", f"{address:#x}")
+            raise _error("virPtr", f"a multiple of {GRANULE} bytes into reserved addresses", f"{address:#x}")
         for at, other in table.mapped.items():
             if at < end and address < at + other.nbytes:
-                raise _refuse("virPtr", "addresses with nothing mapped", f"{address:#x} with memory mapped at {at:#x}")
+                raise _error("virPtr", "addresses with nothing mapped", f"{address:#x} with memory mapped at {at:#x}")
         # The contents would have to move from the old address to the new one.
         if physical.used:
-            raise _refuse("handle", "memory that was never mapped", f"{handle:#x}, which was mapped")
+            raise _error("handle", "memory that was never mapped", f"{handle:#x}, which was mapped")
         physical.used = physical.mapped = True
         table.mapped[address] = physical
         memory.attach(block, address, physical.nbytes, physical.budget)
@@ -118,7 +118,7 @@ def unmap(address: int) -> None:
     with table.lock:
         physical = table.mapped.get(address)
         if physical is None:
-            raise _refuse("virPtr", "an address at which memory is mapped", f"{address:#x}")
+            raise _error("virPtr", "an address at which memory is mapped", f"{address:#x}")
         memory.detach(address, physical.nbytes)
         del table.mapped[address]
         physical.mapped = False

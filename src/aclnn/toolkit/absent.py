@@ -14,7 +14,7 @@ from aclnn.toolkit.compiler import ToolkitError
 from aclnn.toolkit.stubs import STUBS
 
 # gcc and clang name files, functions, types and constants; the linkers of GNU and LLVM name functions.
-_COMPLAINTS = re.compile(
+_COMPILER_MESSAGES = re.compile(
     r"error: ['‘]?(?P<header>[\w./]+\.h)(?:['’] file not found|: No such file)"
     r"|undeclared[\w ]* ['‘](?P<undeclared>\w+)['’]"
     r"|['‘](?P<quoted>\w+)['’] (?:was not declared|undeclared|does not name a type)"
@@ -33,7 +33,7 @@ def named_in(output: str) -> list[str]:
 
     Names that the toolkit has are left out: the program lacks an include.
     """
-    found = [match[match.lastgroup or 0] for match in _COMPLAINTS.finditer(output)]
+    found = [match[match.lastgroup or 0] for match in _COMPILER_MESSAGES.finditer(output)]
     texts = headers.texts()
     here = {*texts, *(word for text in texts.values() for word in re.findall(r"\w+", text))}
     return [name for name in dict.fromkeys(found) if _OF_CANN.fullmatch(name) and name not in here]

@@ -91,7 +91,7 @@ def attach(ffi: Any, lib: Any) -> None:
     for function in FUNCTIONS.values():
         serve(function)
     ffi.def_extern(name="py_leave")(_leave)
-    ffi.def_extern(name="py_note_refusal")(_refusals(marshaller))
+    ffi.def_extern(name="py_note_error")(_error_notes(marshaller))
     objects = Native(ffi, lib)
     ffi.def_extern(name="py_keep", error=0)(objects.keep)
     ffi.def_extern(name="py_run", error=ACLNN_ERR_INNER, onerror=_onerror_of_run(objects))(objects.run)
@@ -101,14 +101,14 @@ def attach(ffi: Any, lib: Any) -> None:
     lib.aclnn_leave_first()
 
 
-def _refusals(marshaller: _Marshaller) -> Entry:
+def _error_notes(marshaller: _Marshaller) -> Entry:
     def note(function: Any, code: int) -> None:
         marshaller.lib.aclnn_begun()
         name = marshaller.string(function) or ""
         if code:
-            errors.record(code, stubs.refusal(name))
+            errors.record(code, stubs.error_text(name))
         if _trace is not None:
-            _trace.refused(name, code)
+            _trace.record_missing(name, code)
 
     return note
 
@@ -151,7 +151,7 @@ def _fallback(function: CFunction, marshaller: _Marshaller) -> Any:
 def _onerror(function: CFunction) -> Callable[..., None]:
     def note(kind: type[BaseException], value: BaseException, traceback: object) -> None:
         cause = str(value) if isinstance(value, SettingError) else f"internal error: {kind.__name__}: {value}"
-        function.refuse(AclnnError(function.statuses.internal, cause))
+        function.record_error(AclnnError(function.statuses.internal, cause))
         text = f"{function.name}: {cause}"
         if kind not in (MemoryError, KeyboardInterrupt):
             print(f"aclnn: {text}", file=sys.stderr, flush=True)  # noqa: T201  (a C call has no other way to report)
@@ -201,20 +201,20 @@ def _entry(function: CFunction, marshaller: _Marshaller) -> Entry:
         found = [f"_{parameter.name}" for parameter in function.outputs]
         lines += [f"        {', '.join(found) or '_status'} = {result}"]
         lines += [f"        {_output(parameter)}" for parameter in function.outputs]
-    refused = "_refuse(error)" if function.returns_status else "_refuse(error) and _refused"
-    lines += ["    except _Refusal as error:", f"        return {refused}"]
+    handler = "_record_error(error)" if function.returns_status else "_record_error(error) and _fallback_value"
+    lines += ["    except _AclnnError as error:", f"        return {handler}"]
     if function.returns_status:
         # Two functions return a status that is their result, not the call's.
         lines += ["    return 0" if function.outputs else "    return _status or 0"]
     scope: dict[str, Any] = {
-        "_Refusal": AclnnError,
+        "_AclnnError": AclnnError,
         "_array": marshaller.array,
         "_function": function,
         "_implementation": function.implementation,
         "_most": _LONGEST_ARRAY,
         "_null": _null,
-        "_refuse": function.refuse,
-        "_refused": _fallback(function, marshaller),
+        "_record_error": function.record_error,
+        "_fallback_value": _fallback(function, marshaller),
         "_string": marshaller.string,
         "_text": marshaller.text,
         "_miscounted": _miscounted,
@@ -247,4 +247,6 @@ def _miscounted(function: CFunction, counter: str, count: int) -> AclnnError:
 
 
 def _null(function: CFunction, name: str) -> int:
-    return function.refuse(AclnnError(function.statuses.null, f"{name}: expected an address for the result, got null"))
+    return function.record_error(
+        AclnnError(function.statuses.null, f"{name}: expected an address for the result, got null")
+    )

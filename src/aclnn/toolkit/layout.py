@@ -14,7 +14,7 @@ from aclnn.support.atomic import replaced
 from aclnn.toolkit import environment, headers, libraries, trampolines
 from aclnn.toolkit.libraries import Library
 from aclnn.toolkit.rt_aliases import ALIASES, Alias
-from aclnn.toolkit.stubs import STUBS, Stub, refusing
+from aclnn.toolkit.stubs import STUBS, Stub, not_implemented
 from aclnn.version import __version__
 
 #: Library for each folder of headers.
@@ -40,8 +40,8 @@ _OLDER_FOLDERS = ("runtime", "compiler")
 _SETENV_BASH = '. "$(dirname -- "${BASH_SOURCE:-$0}")/../set_env.sh"\n'
 
 
-def grouped(refused: Sequence[str] = ()) -> tuple[Library, ...]:
-    """Return the libraries, each with its functions; ``refused`` names functions that only return an error."""
+def grouped(unimplemented: Sequence[str] = ()) -> tuple[Library, ...]:
+    """Return the libraries, each with its functions; ``unimplemented`` names functions that only return an error."""
     functions: dict[str, list[CFunction | Alias | Stub]] = {name: [] for name in _LIBRARY_OF.values()}
     includes: dict[str, list[str]] = {name: [] for name in _LIBRARY_OF.values()}
     for header, declared in headers.by_header().items():
@@ -49,17 +49,17 @@ def grouped(refused: Sequence[str] = ()) -> tuple[Library, ...]:
         functions[name] += declared
         includes[name].append(header)
     functions["runtime"], includes["runtime"] = list(ALIASES), [headers.LOWER_RUNTIME]
-    for stub in (*STUBS, *refusing(refused)):
+    for stub in (*STUBS, *not_implemented(unimplemented)):
         functions[stub.library].append(stub)
     return tuple(Library(name, tuple(functions[name]), tuple(includes[name])) for name in functions)
 
 
-def lay_out(root: Path, refused: Sequence[str] = ()) -> None:
+def lay_out(root: Path, unimplemented: Sequence[str] = ()) -> None:
     """Write the tree, replacing an older one if present.
 
     Args:
         root: the tree's folder.
-        refused: see ``grouped``.
+        unimplemented: see ``grouped``.
 
     Raises:
         ToolkitError: a compiler failed.
@@ -76,7 +76,7 @@ def lay_out(root: Path, refused: Sequence[str] = ()) -> None:
         write(root / name, text)
     lib.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="aclnn-toolkit-") as work:
-        libraries.build(grouped(refused), include, lib, Path(work))
+        libraries.build(grouped(unimplemented), include, lib, Path(work))
     platform_folder = root / f"{platform.machine()}-linux"
     platform_folder.mkdir(exist_ok=True)
     links = {lib / name: target for name, target in _OTHER_NAMES.items()}

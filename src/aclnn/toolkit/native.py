@@ -86,7 +86,7 @@ class Native:
             queue, task, short = found
             queue.enqueue(task, short)
         except AclnnError as error:
-            return self.function_of(answer).refuse(error)
+            return self.function_of(answer).record_error(error)
         return 0
 
     def _task(

@@ -15,7 +15,7 @@ from aclnn.core.products import product_of
 from aclnn.core.status import CODES
 from aclnn.toolkit import tree
 from aclnn.toolkit.environment import variables
-from aclnn.toolkit.trace import ABSENT, REFUSED, read
+from aclnn.toolkit.trace import ABSENT, REJECTED, read
 
 # torch_npu logs functions that it does not find as warnings (``aclAppLog``).
 _LOGGING = {"ASCEND_GLOBAL_LOG_LEVEL": "2"}
@@ -58,7 +58,7 @@ def run_traced(command: Sequence[str], environment: Mapping[str, str]) -> Traced
         for record in read(file):
             name = record.name.removesuffix(PHASE_ONE)
             by_type = _BY_TYPE.match(record.arguments) if name.startswith("aclop") else None
-            if record.arguments in (REFUSED, ABSENT) or (by_type and record.status == _UNKNOWN_TYPE):
+            if record.arguments in (REJECTED, ABSENT) or (by_type and record.status == _UNKNOWN_TYPE):
                 missing[by_type[1] if by_type else name] = None
             elif record.name.endswith(PHASE_ONE) or name in uses:
                 used = uses.get(name, OperatorUse(name, 0, 0.0))

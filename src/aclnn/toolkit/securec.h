@@ -19,7 +19,7 @@ typedef int errno_t;
 #define ACLNN_SECUREC_RESET 128
 #define ACLNN_SECUREC_OVERLAP 54
 
-static inline errno_t aclnn_securec_refuse(void *dest, size_t room, errno_t why)
+static inline errno_t aclnn_securec_fail(void *dest, size_t room, errno_t why)
 {
     (void)memset(dest, 0, room);
     return why | ACLNN_SECUREC_RESET;
@@ -34,10 +34,10 @@ static inline errno_t memmove_s(void *dest, size_t destMax, const void *src, siz
         return ACLNN_SECUREC_EINVAL;
     }
     if (src == NULL) {
-        return (errno_t)aclnn_securec_refuse(dest, destMax, ACLNN_SECUREC_EINVAL);
+        return (errno_t)aclnn_securec_fail(dest, destMax, ACLNN_SECUREC_EINVAL);
     }
     if (count > destMax) {
-        return (errno_t)aclnn_securec_refuse(dest, destMax, ACLNN_SECUREC_ERANGE);
+        return (errno_t)aclnn_securec_fail(dest, destMax, ACLNN_SECUREC_ERANGE);
     }
     (void)memmove(dest, src, count);
     return EOK;
@@ -48,7 +48,7 @@ static inline errno_t memcpy_s(void *dest, size_t destMax, const void *src, size
     const uintptr_t to = (uintptr_t)dest, from = (uintptr_t)src;
     if (dest != NULL && src != NULL && destMax != 0 && destMax <= SECUREC_MEM_MAX_LEN && count <= destMax && to != from &&
         (to < from ? from - to : to - from) < count) {
-        return (errno_t)aclnn_securec_refuse(dest, destMax, ACLNN_SECUREC_OVERLAP);
+        return (errno_t)aclnn_securec_fail(dest, destMax, ACLNN_SECUREC_OVERLAP);
     }
     return (errno_t)memmove_s(dest, destMax, src, count);
 }
@@ -75,13 +75,13 @@ static inline errno_t strncpy_s(char *strDest, size_t destMax, const char *strSr
         return ACLNN_SECUREC_EINVAL;
     }
     if (strSrc == NULL) {
-        return (errno_t)aclnn_securec_refuse(strDest, 1, ACLNN_SECUREC_EINVAL);
+        return (errno_t)aclnn_securec_fail(strDest, 1, ACLNN_SECUREC_EINVAL);
     }
     while (length < count && strSrc[length] != '\0') {
         length++;
     }
     if (length >= destMax) {
-        return (errno_t)aclnn_securec_refuse(strDest, 1, ACLNN_SECUREC_ERANGE);
+        return (errno_t)aclnn_securec_fail(strDest, 1, ACLNN_SECUREC_ERANGE);
     }
     (void)memmove(strDest, strSrc, length);
     strDest[length] = '\0';

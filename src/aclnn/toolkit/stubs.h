@@ -13,13 +13,13 @@
 static const char aclnn_nothing;
 
 /* code: 0 for a function that was looked up and not found. */
-static int aclnn_refuse(const char *function, int code)
+static int aclnn_record_error(const char *function, int code)
 {
     const aclnn_mode callers = aclnn_take_mode();
     const struct aclnn_entries *entries = aclnn_entries();
 
     if (entries != NULL) {
-        aclnn_asked(entries)->aclnn_note_refusal(function, code);
+        aclnn_asked(entries)->aclnn_note_error(function, code);
     }
     aclnn_give_mode_back(callers);
     return code;
@@ -34,7 +34,7 @@ static void aclnn_logged(const char *format, va_list arguments)
     if (strncmp(format, not_found, sizeof not_found - 1) == 0) {
         name = va_arg(arguments, const char *);
         if (strncmp(name, "aclnn", 5) == 0) {
-            aclnn_refuse(name, 0);
+            aclnn_record_error(name, 0);
         }
     }
 }

@@ -13,8 +13,8 @@ from aclnn.capi.prototype import FUNCTIONS
 from aclnn.core.status import ACL_ERROR_RT_FEATURE_NOT_SUPPORT, ACLNN_ERR_INNER_NULLPTR, CODES
 from aclnn.toolkit.abi import Prototype
 
-#: Kinds of answers. The error of a refused status function is available from aclGetRecentErrMsg.
-REFUSED, TAKEN, HASH, CLOCK = "refused", "0, without effect", "a hash of the text", "nanoseconds of a clock"
+#: Kinds of answers. The error of a rejected status function is available from aclGetRecentErrMsg.
+REJECTED, TAKEN, HASH, CLOCK = "rejected", "0, without effect", "a hash of the text", "nanoseconds of a clock"
 PHASE_ONE = "as phase one, whose workspace is the same for all lengths"
 NOTHING = "null"
 SOMETHING = "an address at which there is nothing"
@@ -63,21 +63,21 @@ class Stub(Prototype):
     @property
     def expression(self) -> str:
         """C expression that the function returns."""
-        if self.answer == REFUSED:
-            return f'aclnn_refuse("{self.name}", {self.code})'
+        if self.answer == REJECTED:
+            return f'aclnn_record_error("{self.name}", {self.code})'
         if self.answer == PHASE_ONE:
             return f"{self.name.replace('Max', '')}({', '.join(self.parameters)})"
         return _C_OF[self.answer]
 
 
-def refusal(name: str) -> str:
+def error_text(name: str) -> str:
     """Return the error text of a stub."""
     return f"{name}: expected a function that this toolkit implements, got one that it only names"
 
 
-def refusing(functions: Iterable[str]) -> tuple[Stub, ...]:
+def not_implemented(functions: Iterable[str]) -> tuple[Stub, ...]:
     """Return stubs of unknown operators' functions, callable with any arguments."""
-    return tuple(Stub(f"aclnnStatus {function}(void)", REFUSED) for function in functions)
+    return tuple(Stub(f"aclnnStatus {function}(void)", REJECTED) for function in functions)
 
 
 def _mindspore() -> tuple[Stub, ...]:
@@ -109,7 +109,7 @@ def _mindspore() -> tuple[Stub, ...]:
     return (
         *(Stub(f"void *acl{name}(void)", NOTHING) for name in addresses.split()),
         *(Stub(f"size_t acl{name}(void)", TAKEN) for name in numbers.split()),
-        *(Stub(f"aclError acl{name}(void)", REFUSED) for name in statuses.split()),
+        *(Stub(f"aclError acl{name}(void)", REJECTED) for name in statuses.split()),
         Stub("void *mstxMemHeapRegister(void)", NOTHING),
         *(Stub(f"int mstxMemRegions{name}(void)", TAKEN) for name in ("Register", "Unregister")),
     )
@@ -119,40 +119,41 @@ STUBS = (
     Stub(
         "void aclAppLog(int logLevel, const char *func, const char *file, uint32_t line, const char *fmt, ...)", LOGGED
     ),
-    Stub("aclError aclmdlInitDump(void)", REFUSED),
-    Stub("aclError aclmdlSetDump(const char *dumpCfgPath)", REFUSED),
-    Stub("aclError aclmdlFinalizeDump(void)", REFUSED),
+    Stub("aclError aclmdlInitDump(void)", REJECTED),
+    Stub("aclError aclmdlSetDump(const char *dumpCfgPath)", REJECTED),
+    Stub("aclError aclmdlFinalizeDump(void)", REJECTED),
     # Memory shared between processes.
     Stub(
         "aclError aclrtMemExportToShareableHandle("
         "void *handle, int handleType, uint64_t flags, uint64_t *shareableHandle)",
-        REFUSED,
+        REJECTED,
     ),
     Stub(
-        "aclError aclrtMemImportFromShareableHandle(uint64_t shareableHandle, int32_t deviceId, void **handle)", REFUSED
+        "aclError aclrtMemImportFromShareableHandle(uint64_t shareableHandle, int32_t deviceId, void **handle)",
+        REJECTED,
     ),
-    Stub("aclError aclrtMemSetPidToShareableHandle(uint64_t shareableHandle, int32_t *pid, size_t pidNum)", REFUSED),
+    Stub("aclError aclrtMemSetPidToShareableHandle(uint64_t shareableHandle, int32_t *pid, size_t pidNum)", REJECTED),
     # Custom kernels.
     Stub(
         "aclError aclrtBinaryLoadFromData(const void *data, size_t length, const void *options, void **binHandle)",
-        REFUSED,
+        REJECTED,
     ),
-    Stub("aclError aclrtBinaryGetFunction(void *binHandle, const char *kernelName, void **funcHandle)", REFUSED),
-    Stub("aclError aclrtGetFunctionAddr(void *funcHandle, void **aicAddr, void **aivAddr)", REFUSED),
-    Stub("rtError_t rtDevBinaryRegister(const void *bin, void **hdl)", REFUSED),
+    Stub("aclError aclrtBinaryGetFunction(void *binHandle, const char *kernelName, void **funcHandle)", REJECTED),
+    Stub("aclError aclrtGetFunctionAddr(void *funcHandle, void **aicAddr, void **aivAddr)", REJECTED),
+    Stub("rtError_t rtDevBinaryRegister(const void *bin, void **hdl)", REJECTED),
     Stub(
         "rtError_t rtFunctionRegister(void *binHandle, const void *stubFunc, const char *stubName, "
         "const void *kernelInfoExt, uint32_t funcMode)",
-        REFUSED,
+        REJECTED,
     ),
     Stub(
         "rtError_t rtKernelLaunch("
         "const void *stubFunc, uint32_t blockDim, void *args, uint32_t argsSize, void *smDesc, void *stm)",
-        REFUSED,
+        REJECTED,
     ),
-    Stub("rtError_t rtGetC2cCtrlAddr(uint64_t *addr, uint32_t *len)", REFUSED),
-    Stub("rtError_t rtDevBinaryUnRegister(void *hdl)", REFUSED),
-    Stub("rtError_t rtLaunch(const void *stubFunc)", REFUSED),
+    Stub("rtError_t rtGetC2cCtrlAddr(uint64_t *addr, uint32_t *len)", REJECTED),
+    Stub("rtError_t rtDevBinaryUnRegister(void *hdl)", REJECTED),
+    Stub("rtError_t rtLaunch(const void *stubFunc)", REJECTED),
     # Updates of a graph's tasks.
     *(
         Stub(function.prototype.replace("GetWorkspaceSize", "GetMaxWorkspaceSize"), PHASE_ONE)
@@ -169,10 +170,10 @@ STUBS = (
     # Results are deterministic whatever the setting.
     Stub("HcclResult HcclSetConfig(int config, int32_t configValue)", TAKEN),
     # The driver's clock: without it, torch_npu's profiler uses the system's.
-    Stub("int halGetAPIVersion(int *version)", REFUSED),
-    Stub("int halGetDeviceInfo(uint32_t device, int32_t module, int32_t info, int64_t *value)", REFUSED),
-    Stub("int halHostRegister(void *srcPtr, uint64_t size, uint32_t flag, uint32_t devid, void **dstPtr)", REFUSED),
-    Stub("int halHostUnregister(void *srcPtr, uint32_t devid)", REFUSED),
+    Stub("int halGetAPIVersion(int *version)", REJECTED),
+    Stub("int halGetDeviceInfo(uint32_t device, int32_t module, int32_t info, int64_t *value)", REJECTED),
+    Stub("int halHostRegister(void *srcPtr, uint64_t size, uint32_t flag, uint32_t devid, void **dstPtr)", REJECTED),
+    Stub("int halHostUnregister(void *srcPtr, uint32_t devid)", REJECTED),
     # A program's allocator for memory that operators by type need besides their tensors: they need none.
     Stub("void *aclrtAllocatorCreateDesc(void)", SOMETHING),
     Stub("aclError aclrtAllocatorDestroyDesc(void *allocatorDesc)", TAKEN),
@@ -188,7 +189,7 @@ STUBS = (
     *_mindspore(),
     # Device activities for PyTorch's own profiler, which works on the host without.
     *(
-        Stub(f"int mspti{name}", REFUSED)
+        Stub(f"int mspti{name}", REJECTED)
         for name in (
             "Subscribe(void **subscriber, void *callback, void *userdata)",
             "Unsubscribe(void *subscriber)",
@@ -203,20 +204,20 @@ STUBS = (
         )
     ),
     # torch_npu's profiler works without these device measurements.
-    Stub("aclError aclprofInit(const char *profilerResultPath, size_t length)", REFUSED),
-    Stub("aclError aclprofFinalize(void)", REFUSED),
+    Stub("aclError aclprofInit(const char *profilerResultPath, size_t length)", REJECTED),
+    Stub("aclError aclprofFinalize(void)", REJECTED),
     Stub(
         "void *aclprofCreateConfig("
         "uint32_t *deviceIdList, uint32_t deviceNums, int aicoreMetrics, const void *events, uint64_t dataTypeConfig)",
         NOTHING,
     ),
-    Stub("aclError aclprofDestroyConfig(const void *profilerConfig)", REFUSED),
-    Stub("aclError aclprofSetConfig(int configType, const char *config, size_t configLength)", REFUSED),
-    Stub("aclError aclprofGetSupportedFeatures(size_t *featuresSize, void **featuresData)", REFUSED),
-    Stub("aclError aclprofGetSupportedFeaturesV2(size_t *featuresSize, void **featuresData)", REFUSED),
-    Stub("aclError aclprofWarmup(const void *profilerConfig)", REFUSED),
-    Stub("aclError aclprofStart(const void *profilerConfig)", REFUSED),
-    Stub("aclError aclprofStop(const void *profilerConfig)", REFUSED),
+    Stub("aclError aclprofDestroyConfig(const void *profilerConfig)", REJECTED),
+    Stub("aclError aclprofSetConfig(int configType, const char *config, size_t configLength)", REJECTED),
+    Stub("aclError aclprofGetSupportedFeatures(size_t *featuresSize, void **featuresData)", REJECTED),
+    Stub("aclError aclprofGetSupportedFeaturesV2(size_t *featuresSize, void **featuresData)", REJECTED),
+    Stub("aclError aclprofWarmup(const void *profilerConfig)", REJECTED),
+    Stub("aclError aclprofStart(const void *profilerConfig)", REJECTED),
+    Stub("aclError aclprofStop(const void *profilerConfig)", REJECTED),
     # Markers for tools.
     Stub("void mstxMarkA(const char *message, void *stream)", TAKEN),
     Stub("uint64_t mstxRangeStartA(const char *message, void *stream)", TAKEN),

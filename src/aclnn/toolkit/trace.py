@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 #: Arguments field of a function without implementation.
-REFUSED = "refused"
+REJECTED = "rejected"
 
 #: Arguments field of a function that was looked up and not found.
 ABSENT = "absent"

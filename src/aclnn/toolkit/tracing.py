@@ -10,7 +10,7 @@ from typing import Any
 
 from aclnn.capi.prototype import CFunction, CParameter
 from aclnn.toolkit.abi import number_type, returns_text
-from aclnn.toolkit.trace import ABSENT, REFUSED
+from aclnn.toolkit.trace import ABSENT, REJECTED
 
 _SHOWN_ELEMENTS = 16
 
@@ -51,9 +51,9 @@ class Trace:
 
         return traced
 
-    def refused(self, name: str, code: int) -> None:
+    def record_missing(self, name: str, code: int) -> None:
         """Record a call of a function without implementation, or with code 0 a function that was not found."""
-        self._append(f"{name}\t{REFUSED if code else ABSENT}\t{code}\t0.0\n")
+        self._append(f"{name}\t{REJECTED if code else ABSENT}\t{code}\t0.0\n")
 
     def _append(self, line: str) -> None:
         if self._file is None:

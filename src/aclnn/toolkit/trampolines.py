@@ -22,7 +22,7 @@ from aclnn.toolkit.stubs import Stub
 SHARED = ("start.c", "start.h", "objects.c", "objects.h", "stubs.h")
 
 #: Python entry point that records an error made by C code.
-NOTE_REFUSAL = "void py_note_refusal(const char *function, int code)"
+NOTE_ERROR = "void py_note_error(const char *function, int code)"
 #: Python entry point that caches phase one's answer to an executor and numbers it; ``gone`` is an evicted number or 0.
 KEEP = "int64_t py_keep(uintptr_t executor, int64_t gone, int16_t *operands, size_t *count)"
 #: Python entry point that runs an executor removed by C: its answer's number and two words per operand.
@@ -30,7 +30,7 @@ RUN = (
     "int py_run(int64_t answer, const uintptr_t *words, size_t operands, uintptr_t workspace, uint64_t workspace_size, "
     "uintptr_t stream)"
 )
-SERVED = (NOTE_REFUSAL, KEEP, RUN)
+SERVED = (NOTE_ERROR, KEEP, RUN)
 _SERVED_NAME, _MEMBER = r"py_(\w+)", r"(*aclnn_\1)"
 
 # Functions that C implements itself in ordinary cases (objects.h).

@@ -42,12 +42,12 @@ def default_root() -> Path:
     return cache / f"toolkit-{__version__}-{sys.implementation.cache_tag}-{here}"
 
 
-def build(root: Path | None = None, refused: Sequence[str] = ()) -> Path:
+def build(root: Path | None = None, unimplemented: Sequence[str] = ()) -> Path:
     """Write the tree, replacing an older one if present.
 
     Args:
         root: the tree's folder; the default one must be writable by this user only.
-        refused: unknown operators' functions, for which entry points that return an error are defined.
+        unimplemented: unknown operators' functions, for which entry points that return an error are defined.
 
     Raises:
         ToolkitError, MissingExtraError: this machine lacks something; the text says what to install.
@@ -56,12 +56,12 @@ def build(root: Path | None = None, refused: Sequence[str] = ()) -> Path:
     compiler.check()
     root = root.absolute() if root else _trusted_folder(default_root())
     with unwritable_by_others(), locked(root):
-        _lay_out(root, refused)
+        _lay_out(root, unimplemented)
     return root
 
 
-def _lay_out(root: Path, refused: Sequence[str] = ()) -> None:
-    _layout().lay_out(root, refused)
+def _lay_out(root: Path, unimplemented: Sequence[str] = ()) -> None:
+    _layout().lay_out(root, unimplemented)
     _stamp(root, _layout().fingerprint())
 
 

@@ -18,6 +18,6 @@ from aclnn.torch import (  # noqa: F401  # most for what they register
 )
 from aclnn.torch.patching import patch, unpatch
 
-autograd.refuse_others()
+autograd.reject_other_gradients()
 
 __all__ = ["functional", "nn", "patch", "unpatch"]

@@ -14,7 +14,7 @@ from aclnn.torch.registration import (
     forward_ad,
     is_functional,
     no_gradient,
-    refuse_tangents,
+    reject_tangents,
     torch,
 )
 
@@ -51,7 +51,7 @@ def register(name: str, backward: Callable[..., Any], setup: Callable[..., None]
 
     def kernel(keyset: Any, *arguments: Any) -> Any:
         run = direct[keyset.raw_repr()] or partial(_go_on, overload, keyset)
-        refuse_tangents(name, arguments)
+        reject_tangents(name, arguments)
         if not (_is_grad_enabled() and _any_requires_grad(*arguments)):
             return run(*arguments)
         arguments += defaults[len(arguments) :]
@@ -74,7 +74,7 @@ def _go_on(overload: Any, keyset: Any, *arguments: Any) -> Any:
         return overload.redispatch(keyset & _AFTER, *arguments)
 
 
-def _refuse(name: str) -> None:
+def _raise_on_backward(name: str) -> None:
     """Make backward passes through an operator without a gradient fail; PyTorch would only warn."""
 
     def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None: ...
@@ -85,7 +85,7 @@ def _refuse(name: str) -> None:
     register(name, backward, setup)
 
 
-def refuse_others() -> None:
+def reject_other_gradients() -> None:
     """Make backward passes fail for every operator without a registered gradient."""
     for operator in filter(is_functional, OPERATORS):
         if not torch._C._dispatch_has_kernel_for_dispatch_key(f"aclnn::{operator.name}", "Autograd"):
@@ -93,4 +93,4 @@ def refuse_others() -> None:
                 overload = getattr(_OURS, operator.name).default
                 LIBRARY.impl(operator.name, no_gradient(operator, overload), "Autograd", with_keyset=True)
             else:
-                _refuse(operator.name)
+                _raise_on_backward(operator.name)

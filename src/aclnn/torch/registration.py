@@ -369,7 +369,7 @@ def _into(evaluate: Evaluate, operator: Operator) -> Callable[..., None]:
         arguments += defaults[len(arguments) :]
         versioned = [tensor for tensor in written if not tensor.is_inference()]
         if len(versioned) < len(written) and not torch.is_inference_mode_enabled():
-            _refuse_inference(operator, written)
+            _reject_inference_tensors(operator, written)
         evaluate(arguments, written)
         for tensor in versioned:
             increment_version(tensor)
@@ -377,7 +377,7 @@ def _into(evaluate: Evaluate, operator: Operator) -> Callable[..., None]:
     return _counted(kernel, operator) if _updated(operator) else kernel
 
 
-def _refuse_inference(operator: Operator, written: Sequence[Any]) -> None:
+def _reject_inference_tensors(operator: Operator, written: Sequence[Any]) -> None:
     name = next(name for name, tensor in zip(out_names(operator), written, strict=True) if tensor.is_inference())
     raise RuntimeError(
         f"{operator.name}(): {name}: expected inference mode, or a tensor made outside of it, "
@@ -411,7 +411,7 @@ def _returning(operator: Operator, into: Callable[..., None]) -> Callable[..., A
         found = direct[keyset.raw_repr()]
         if found is None or (torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments, **outs)):
             found = into
-        refuse_tangents(operator.name, (*arguments, *outs.values()))
+        reject_tangents(operator.name, (*arguments, *outs.values()))
         found(*arguments, **outs)
         return _unwrap([outs[name] for name in names]) if functional else arguments[0]
 
@@ -425,7 +425,7 @@ def default_arguments(operator: Operator) -> tuple[Any, ...]:
     return tuple(None if value is inspect.Parameter.empty else value for value in values)
 
 
-def refuse_tangents(name: str, tensors: Iterable[Any]) -> None:
+def reject_tangents(name: str, tensors: Iterable[Any]) -> None:
     """Reject forward-mode differentiation, which would silently drop the tangents."""
     if forward_ad._current_level < 0:
         return
@@ -438,7 +438,7 @@ def no_gradient(operator: Operator, overload: Any) -> Callable[..., Any]:
     """Reject writes into memory through which a gradient would have to flow; else continue below autograd."""
 
     def kernel(keyset: Any, *arguments: Any, **outs: Any) -> Any:
-        refuse_tangents(operator.name, (*arguments, *outs.values()))
+        reject_tangents(operator.name, (*arguments, *outs.values()))
         if torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments, **outs):
             raise RuntimeError(
                 f"{operator.name}(): functions with out=... arguments and in-place ones don't support automatic "

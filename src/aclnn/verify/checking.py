@@ -14,7 +14,7 @@ from aclnn.core.operator import ATTRIBUTES, Kind, Operator
 from aclnn.verify.cases.arguments import operator_named
 from aclnn.verify.cases.case import Case, make_case
 from aclnn.verify.goldens.values import Progress, sub_progress
-from aclnn.verify.report.document import Judgement, Report, case_document, document, output_document
+from aclnn.verify.report.document import Assessment, Report, case_document, document, output_document
 from aclnn.verify.standards.evaluate import Measured, evaluate
 from aclnn.verify.standards.measures import Standard, Verdict
 from aclnn.verify.standards.published import STANDARDS
@@ -24,7 +24,7 @@ Implementation = Callable[..., Any]
 
 _IN_CASCADE = "layer_norm_backward"
 _NO_THIRD = "needs a third output (third=, --reference): the same operator elsewhere, such as on a GPU"
-_NO_EPS = "a norm's backward is judged through forward and backward in cascade: needs the forward's eps (eps=, --eps)"
+_NO_EPS = "a norm's backward is verified through forward and backward in cascade: needs the forward's eps (eps=, --eps)"
 
 
 def check(
@@ -70,7 +70,7 @@ def check(
     results = [made(**called) if callable(made) else made for made in (actual, third)]
     case = make_case(found, inputs, results[0], results[1], attributes, name)
     counting = counting_of(standards, all_standards)
-    return Report(document([judge_case(case, chosen, counting, eps, progress)]))
+    return Report(document([verify_case(case, chosen, counting, eps, progress)]))
 
 
 class Counting(Enum):
@@ -118,11 +118,11 @@ def checked_eps(eps: float | None, operators: Iterable[str]) -> float | None:
     if isinstance(eps, bool) or not isinstance(eps, (int, float, np.floating)) or not 0.0 <= eps < math.inf:
         raise ValueError(f"eps: expected a finite number from 0 on, got {eps!r}")
     if _IN_CASCADE not in operators:
-        raise ValueError(f"eps: expected none, which only {_IN_CASCADE} is judged with, got {eps!r}")
+        raise ValueError(f"eps: expected none, which only {_IN_CASCADE} is verified with, got {eps!r}")
     return float(eps)
 
 
-def judge_case(
+def verify_case(
     case: Case,
     standards: Sequence[Standard],
     counting: Counting = Counting.DEFAULT,
@@ -132,7 +132,7 @@ def judge_case(
     """Verify one case and return its part of the report.
 
     Raises:
-        ValueError: a named standard cannot judge an output.
+        ValueError: a named standard cannot assess an output.
     """
     skipped = {output: _skipped(case, output, standards, eps) for output in case.actual}
     for output, reasons in skipped.items():
@@ -145,28 +145,28 @@ def judge_case(
     cascaded = {m.name: m for m in evaluate(case, cascade, eps)} if cascade and eps is not None and case.third else {}
     outputs = []
     for number, one in enumerate(measured):
-        judgements = [
-            judged(cascaded[one.name] if s in cascade else one, s, counting)
+        assessments = [
+            assess(cascaded[one.name] if s in cascade else one, s, counting)
             for s in standards
             if s.name not in skipped[one.name]
         ]
         part = sub_progress(searched, number / len(measured), (number + 1) / len(measured))
-        outputs.append(output_document(one, judgements, skipped[one.name], part))
+        outputs.append(output_document(one, assessments, skipped[one.name], part))
         if part is not None:
             part(1.0)
     return case_document(case, outputs)
 
 
 def _skipped(case: Case, output: str, standards: Sequence[Standard], eps: float | None) -> dict[str, str]:
-    """Return the standards that cannot judge an output, each with what it lacks."""
+    """Return the standards that cannot assess an output, each with the reason."""
     if output in case.third and (eps is not None or case.operator.name != _IN_CASCADE):
         return {}
     lacking = _NO_EPS if output in case.third else _NO_THIRD
     return {standard.name: lacking for standard in standards if standard.needs_third}
 
 
-def judged(measured: Measured, standard: Standard, counting: Counting) -> Judgement:
-    """Return a standard's judgement of an output."""
+def assess(measured: Measured, standard: Standard, counting: Counting) -> Assessment:
+    """Return a standard's assessment of an output."""
     outcome = measured.outcome(standard)
     decided = outcome.verdict is not Verdict.UNDECIDED
     counts = {
@@ -177,4 +177,4 @@ def judged(measured: Measured, standard: Standard, counting: Counting) -> Judgem
     if outcome.verdict is Verdict.FAIL and measured.picture.worst_ulp <= 1.0:
         worst = f"no element is off by more than {measured.picture.worst_ulp:.2g} ULP"
         outcome = replace(outcome, reason=f"stricter than {measured.target.name} allows: {worst}")
-    return Judgement(standard, outcome, counts)
+    return Assessment(standard, outcome, counts)

@@ -98,15 +98,15 @@ def main(chosen: Sequence[str]) -> None:
                 cases.setdefault(row["op_name"], []).append(f"{row['op_name']}({row['op_params']})")
         total, passed, unexpected = 0, 0, 0
         for operator, names in cases.items():
-            judged = [(name, what) for name, what in verdicts(program, names) if what != "not supported"]
-            failed = [(name, what) for name, what in judged if what != "OK"]
-            print(f"{operator}: {len(judged) - len(failed)} of {len(judged)}", flush=True)
+            checked = [(name, what) for name, what in verdicts(program, names) if what != "not supported"]
+            failed = [(name, what) for name, what in checked if what != "OK"]
+            print(f"{operator}: {len(checked) - len(failed)} of {len(checked)}", flush=True)
             for name, what in failed:
                 reason = next((why for pattern, why in KNOWN.items() if re.match(pattern, name)), None)
                 unexpected += reason is None
                 print(f"  {name}: {what}; {reason or 'not known'}", flush=True)
-            total += len(judged)
-            passed += len(judged) - len(failed)
+            total += len(checked)
+            passed += len(checked) - len(failed)
     print(f"{passed} of {total} cases pass; {unexpected} fail that are not known to")
     sys.exit(min(unexpected, 1))
 

@@ -129,7 +129,7 @@ def test_an_operator_may_take_lists_and_numbers_of_any_width() -> None:
         gc.collect()
 
 
-# Data types that the 950 class takes and Atlas A2 refuses, that both take, and that none takes.
+# Data types that the 950 class takes and Atlas A2 rejects, that both take, and that none takes.
 A2, A5 = Product.ATLAS_A2, Product.ASCEND_950
 BOTH: tuple[Product, ...] = (A2, A5)
 NEITHER: tuple[Product, ...] = ()

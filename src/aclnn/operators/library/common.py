@@ -158,19 +158,19 @@ def type_with_scalar(call: Call, name: str, out: str, scalar: str = "other") -> 
 def scalar_promotes(dtype: Callable[[Call], D | None], name: str) -> Check:
     """Require a type in which a tensor and the scalar ``other`` can be computed."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         if dtype(call) is not None:
             return None
         mine, theirs = call["other"].dtype.c_name, call[name].dtype.c_name
         return f"other: expected a data type that promotes with {theirs} (that of {name}), got {mine}"
 
-    return rule(f"promotable: {name}, other", complain)
+    return rule(f"promotable: {name}, other", violation)
 
 
 def within_range(name: str, dtype: Callable[[Call], D | None]) -> Check:
     """Require a real scalar within the range of a type; BF16, BOOL and complex types accept any."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         target, number = dtype(call), call[name].value.item()
         if target not in (D.FLOAT, D.FLOAT16, D.DOUBLE, *INTEGERS):
             return None
@@ -183,7 +183,7 @@ def within_range(name: str, dtype: Callable[[Call], D | None]) -> Check:
             return None
         return f"{name}: expected a number within the range of {target.c_name}, got {number}"
 
-    return rule(f"within the range: {name}", complain)
+    return rule(f"within the range: {name}", violation)
 
 
 def power(base: Any, exponent: Any) -> Any:
@@ -257,7 +257,7 @@ def cube_math(*names: str, further: Collection[int] = (), before_950: Collection
         before_950: additional modes before Ascend 950; for FLOAT only if the unit multiplies that type.
     """
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         given, allowed = call["cubeMathType"], {KEEP_DTYPE, ALLOW_DOWN_PRECISION, USE_FP16, USE_HF32, *further}
         if call.product not in CLASS_950:
             allowed.update(before_950)
@@ -267,7 +267,7 @@ def cube_math(*names: str, further: Collection[int] = (), before_950: Collection
             return None
         return f"cubeMathType: expected {listing(map(str, sorted(allowed)))} on {call.product.title}, got {given}"
 
-    return rule("allowed value: cubeMathType", complain)
+    return rule("allowed value: cubeMathType", violation)
 
 
 def camel(name: str) -> str:

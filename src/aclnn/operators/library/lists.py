@@ -11,23 +11,23 @@ from aclnn.core.products import Product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID
 
 #: Function of a call, a list's name and an index: returns an error text about that tensor, or None.
-Complaint = Callable[[Call, str, int], str | None]
+Violation = Callable[[Call, str, int], str | None]
 
 
-def each_of(title: str, names: tuple[str, ...], complaint: Complaint, code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
+def each_of(title: str, names: tuple[str, ...], violation: Violation, code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
     """Make a check that applies to each tensor of each list in order; error texts name the list and index.
 
     Null lists are skipped.
     """
 
-    def complain(call: Call) -> str | None:
+    def find(call: Call) -> str | None:
         for name in names:
             for at in range(len(call[name] or ())):
-                if (text := complaint(call, name, at)) is not None:
+                if (text := violation(call, name, at)) is not None:
                     return f"{name}[{at}]: {text}"
         return None
 
-    return rule(f"{title}: {', '.join(names)}", complain, code)
+    return rule(f"{title}: {', '.join(names)}", find, code)
 
 
 def not_null(call: Call, name: str, at: int) -> str | None:
@@ -40,17 +40,17 @@ def real_number(call: Call, name: str, at: int) -> str | None:
     return unless_real(call[name][at].dtype)
 
 
-def of_types(dtypes: Collection[D] | Callable[[Product], Collection[D]]) -> Complaint:
+def of_types(dtypes: Collection[D] | Callable[[Product], Collection[D]]) -> Violation:
     """Require one of these data types, which may depend on the product."""
     taken = dtypes if callable(dtypes) else where_supported(dtypes)
 
-    def complain(call: Call, name: str, at: int) -> str | None:
+    def violation(call: Call, name: str, at: int) -> str | None:
         got = call[name][at].dtype
         if got in taken(call.product):
             return None
         return f"expected a data type that {call.operator.function} takes, got {got.c_name}"
 
-    return complain
+    return violation
 
 
 def supported(call: Call, name: str, at: int) -> str | None:
@@ -60,16 +60,16 @@ def supported(call: Call, name: str, at: int) -> str | None:
     return of_types(taken)(call, name, at)
 
 
-def alike(first: str) -> Complaint:
+def alike(first: str) -> Violation:
     """Require the data type of the first tensor of a list."""
 
-    def complain(call: Call, name: str, at: int) -> str | None:
+    def violation(call: Call, name: str, at: int) -> str | None:
         expected, got = call[first][0].dtype, call[name][at].dtype
         return (
             None if got == expected else f"expected data type {expected.c_name} (that of {first}[0]), got {got.c_name}"
         )
 
-    return complain
+    return violation
 
 
 def few_dims(call: Call, name: str, at: int) -> str | None:
@@ -80,10 +80,10 @@ def few_dims(call: Call, name: str, at: int) -> str | None:
     return f"expected at most {MOST_DIMS} dimensions, got {len(shape)}: {extents(shape)}"
 
 
-def of_same_shape(first: str) -> Complaint:
+def of_same_shape(first: str) -> Violation:
     """Require the shape of the tensor at the same index of another list."""
 
-    def complain(call: Call, name: str, at: int) -> str | None:
+    def violation(call: Call, name: str, at: int) -> str | None:
         expected, got = call[first][at].shape, call[name][at].shape
         return (
             None
@@ -91,7 +91,7 @@ def of_same_shape(first: str) -> Complaint:
             else f"expected shape {extents(expected)} (that of {first}[{at}]), got {extents(got)}"
         )
 
-    return complain
+    return violation
 
 
 def public(call: Call, name: str, at: int) -> str | None:
@@ -109,7 +109,7 @@ def single(call: Call, name: str, at: int) -> str | None:
 def as_many(first: str, names: tuple[str, ...], code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
     """Require lists of the same length as another."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         expected = len(call[first])
         name = next((name for name in names if len(call[name]) != expected), None)
         return (
@@ -118,4 +118,4 @@ def as_many(first: str, names: tuple[str, ...], code: int = ACLNN_ERR_PARAM_INVA
             else f"{name}: expected {expected} elements (as many as {first}), got {len(call[name])}"
         )
 
-    return rule(f"as many as in {first}: {', '.join(names)}", complain, code)
+    return rule(f"as many as in {first}: {', '.join(names)}", violation, code)

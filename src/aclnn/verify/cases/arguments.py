@@ -32,7 +32,7 @@ def _has_golden_values(operator: Operator) -> bool:
     return operator.name in BY_NAME or not (unknown or operator.name.startswith(_IN_PLACE))
 
 
-JUDGED = {operator.name: operator for operator in C_OPERATORS if _has_golden_values(operator)}
+VERIFIABLE = {operator.name: operator for operator in C_OPERATORS if _has_golden_values(operator)}
 """Operators with golden values, by name."""
 
 
@@ -43,9 +43,9 @@ def operator_named(name: str | Operator) -> Operator:
         ValueError: there is none of that name.
     """
     given = name.name if isinstance(name, Operator) else name
-    found = JUDGED.get(given.removeprefix(_IN_PLACE)) or JUDGED.get(given)
+    found = VERIFIABLE.get(given.removeprefix(_IN_PLACE)) or VERIFIABLE.get(given)
     if found is None:
-        near = "".join(f", such as {one}" for one in get_close_matches(given, JUDGED, 1))
+        near = "".join(f", such as {one}" for one in get_close_matches(given, VERIFIABLE, 1))
         raise ValueError(f"operator: expected one with golden values (docs/verify.md){near}, got {given!r}")
     return found
 

@@ -12,8 +12,8 @@ from aclnn.core.products import current_product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.core.tensor import Tensor
 from aclnn.execution.arrays import empty, view
+from aclnn.execution.error_messages import inferable, reworded_for_caller
 from aclnn.execution.executor import check_arguments
-from aclnn.execution.refusals import in_callers_words, inferable
 from aclnn.typing import Array
 from aclnn.verify.cases.arguments import arrays_of, attributes_of, left_alone, operator_named, outputs_of
 from aclnn.verify.number_formats import FORMATS
@@ -78,8 +78,8 @@ def make_case(
     written = {name: array.dtype.name for name, array in case.actual.items() if name not in left}
     unverified = {name: dtype for name, dtype in written.items() if dtype not in FORMATS}
     left |= {*unverified}
-    judged, third = ({n: a for n, a in of.items() if n not in left} for of in (case.actual, case.third))
-    return replace(case, actual=judged, third=third, call=call, unverified=unverified)
+    verified, third = ({n: a for n, a in of.items() if n not in left} for of in (case.actual, case.third))
+    return replace(case, actual=verified, third=third, call=call, unverified=unverified)
 
 
 def _validated(case: Case, spelt: Mapping[str, str], roles: tuple[str, str]) -> Call:
@@ -98,28 +98,28 @@ def _validated(case: Case, spelt: Mapping[str, str], roles: tuple[str, str]) -> 
             arguments[parameter.name] = case.attributes[parameter.python_name]
     call = Call(case.operator, arguments, current_product())
     if "output_mask" not in case.attributes:  # which says which outputs there are
-        arguments |= _not_judged(call)
+        arguments |= _missing_outputs(call)
     try:
         check_arguments(call)
     except AclnnError as error:
-        raise in_callers_words(error, call, names) from None
+        raise reworded_for_caller(error, call, names) from None
     if not case.actual:
-        raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: expected at least one output to judge")
+        raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: expected at least one output to verify")
     none = not any(array.dtype.name in FORMATS for array in case.actual.values())
     for name, array in (*case.actual.items(), *case.inputs.items()):
         wider = array.dtype.kind == "f" and array.dtype.isbuiltin == 1  # excludes ml_dtypes, whose kind may be "f" too
         if array.dtype.name not in FORMATS and (wider or (none and name in case.actual)):
             word = f"{roles[0]} {name}" if name in case.actual else spelt.get(name, name)
-            text = f"expected {listing(FORMATS)}, which can be judged, got {array.dtype}"
+            text = f"expected {listing(FORMATS)}, which can be verified, got {array.dtype}"
             raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: {word}: {text}")
     for name, array in case.third.items():
-        complaint = _third_complaint(case, name, array)
-        if complaint is not None:
-            raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: {roles[1]} {name}: {complaint}")
+        violation = _reference_violation(case, name, array)
+        if violation is not None:
+            raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: {roles[1]} {name}: {violation}")
     return call
 
 
-def _not_judged(call: Call) -> dict[str, Tensor]:
+def _missing_outputs(call: Call) -> dict[str, Tensor]:
     """Return arrays of the inferred types and shapes for outputs that are not given."""
     if not inferable(call.operator, call.arguments):
         return {}
@@ -128,9 +128,9 @@ def _not_judged(call: Call) -> dict[str, Tensor]:
     return {name: view(empty(*wanted)) for name, wanted in inferred.items() if name in missing and wanted}
 
 
-def _third_complaint(case: Case, name: str, array: Array) -> str | None:
+def _reference_violation(case: Case, name: str, array: Array) -> str | None:
     if name not in case.actual:
-        return f"expected an output that is judged, one of {', '.join(case.actual)}"
+        return f"expected an output that is verified, one of {', '.join(case.actual)}"
     if array.shape != case.actual[name].shape:
         return f"expected shape {list(case.actual[name].shape)}, got {list(array.shape)}"
     return None if array.dtype.name in FORMATS else f"expected one of {', '.join(FORMATS)}, got {array.dtype}"

@@ -10,8 +10,8 @@ import numpy as np
 
 from aclnn.core.operator import ATTRIBUTES, Call, Operator
 from aclnn.core.status import AclnnError
+from aclnn.execution.error_messages import reworded_for_caller
 from aclnn.execution.executor import check_arguments
-from aclnn.execution.refusals import in_callers_words
 from aclnn.operators import BY_NAME
 from aclnn.typing import Array
 from aclnn.verify.cases.arguments import arrays_of, attributes_of, call_of, left_alone, operator_named
@@ -55,7 +55,7 @@ def golden(
     try:
         found = operator_named(operator)
         if found.name not in BY_NAME:
-            text = "expected one whose outputs follow from its inputs (aclnn.verify.check judges the others)"
+            text = "expected one whose outputs follow from its inputs (aclnn.verify.check verifies the others)"
             raise ValueError(f"operator: {text}, got {found.name!r}")
         given = arrays_of(found, inputs)
         attributes = {name: value for name, value in attributes.items() if value is not None}
@@ -88,7 +88,7 @@ def _checked(operator: Operator, inputs: Mapping[str, Array], attributes: Mappin
     try:
         check_arguments(call)
     except AclnnError as error:
-        raise in_callers_words(error, call, {p.name: p.python_name for p in operator.parameters}) from None
+        raise reworded_for_caller(error, call, {p.name: p.python_name for p in operator.parameters}) from None
     return call
 
 

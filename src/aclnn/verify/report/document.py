@@ -128,7 +128,7 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Assessment:
     """A standard's outcome on an output, and whether it decides the output's verdict."""
 
     standard: Standard
@@ -143,13 +143,13 @@ class Judgement:
 
 @quiet
 def output_document(
-    measured: Measured, judgements: Sequence[Judgement], skipped: Mapping[str, str], progress: Progress | None = None
+    measured: Measured, assessments: Sequence[Assessment], skipped: Mapping[str, str], progress: Progress | None = None
 ) -> Json:
     """Return the report of one output: verdicts, elements, charts, causes."""
     causes = _causes(measured, progress)
-    verdict = Verdict.of_all(judged.verdict for judged in judgements if judged.counts)
+    verdict = Verdict.of_all(assessment.verdict for assessment in assessments if assessment.counts)
     fault = next((cause.text for cause in causes if cause.structural), "")
-    shown = [judged for judged in judgements if judged.verdict is not Verdict.UNDECIDED]
+    shown = [assessment for assessment in assessments if assessment.verdict is not Verdict.UNDECIDED]
     picture = measured.picture
     wrong = picture.histogram[0] < picture.histogram.sum()
     return {
@@ -159,8 +159,8 @@ def output_document(
         "elements": int(math.prod(measured.shape)),
         "verdict": (Verdict.FAIL if fault else verdict).value,
         "reason": "" if verdict is Verdict.FAIL else fault,
-        "standards": [_standard(measured, judged) for judged in judgements],
-        "passing": [sum(judged.verdict in (Verdict.PASS, Verdict.WARNING) for judged in shown), len(shown)],
+        "standards": [_standard(measured, assessment) for assessment in assessments],
+        "passing": [sum(assessment.verdict in (Verdict.PASS, Verdict.WARNING) for assessment in shown), len(shown)],
         "skipped": [{"name": name, "reason": reason} for name, reason in skipped.items()],
         "worst": _element(measured, picture.worst) if wrong else None,
         "causes": [vars(cause) for cause in causes],
@@ -200,14 +200,14 @@ def _golden(measured: Measured) -> Json:
     }
 
 
-def _standard(measured: Measured, judged: Judgement) -> Json:
-    outcome = judged.outcome
+def _standard(measured: Measured, assessment: Assessment) -> Json:
+    outcome = assessment.outcome
     return {
-        "name": judged.standard.name,
-        "edition": judged.standard.edition,
-        "verdict": judged.verdict.value,
-        "counts": judged.counts,
-        "reason": judged.outcome.reason,
+        "name": assessment.standard.name,
+        "edition": assessment.standard.edition,
+        "verdict": assessment.verdict.value,
+        "counts": assessment.counts,
+        "reason": assessment.outcome.reason,
         "figures": [_figure(figure) for figure in outcome.figures],
         "first": _element(measured, outcome.first),
         "worst": _element(measured, outcome.worst),

@@ -70,7 +70,7 @@ class Measured:
 
     def outcome(self, standard: Standard) -> Outcome:
         """Return a standard's outcome."""
-        return standard.judge(self.tallies[standard.name], self.target)
+        return standard.assess(self.tallies[standard.name], self.target)
 
 
 KEPT_ELEMENTS = 1 << 18

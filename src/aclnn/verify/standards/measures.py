@@ -124,7 +124,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Figure:
-    """A number that a standard judges: value, limit, and relation that must hold."""
+    """A number that a standard assesses: value, limit, and relation that must hold."""
 
     name: str
     value: float
@@ -165,7 +165,7 @@ class Standard:
     name: str
     edition: str
     measure: Callable[[Block], Tally]
-    judge: Callable[[Tally, NumberFormat], Outcome]
+    assess: Callable[[Tally, NumberFormat], Outcome]
     needs_third: bool = False
     counts: bool = False
     """True if the standard decides by default."""

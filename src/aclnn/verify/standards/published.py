@@ -1,6 +1,6 @@
 """Every precision standard of the Ascend ecosystem, each a pure function of (actual, golden, third).
 
-A standard measures blocks and judges the merged measurements, so a dump may exceed memory. MARE and MERE are the
+A standard measures blocks and assesses the merged measurements, so a dump may exceed memory. MARE and MERE are the
 maximum and the mean of RE, RMSE is √mean((a - g)²), and ULP is a unit in the last place of g.
 """
 
@@ -50,7 +50,7 @@ def _measure_mixed(block: Block) -> Tally:
     return tally_of(block, failing, excess, {"matched": float(np.count_nonzero(~failing))}, {"max error": worst})
 
 
-def _judge_mixed(tally: Tally, target: NumberFormat) -> Outcome:
+def _assess_mixed(tally: Tally, target: NumberFormat) -> Outcome:
     return outcome_of(
         tally,
         Figure("matched fraction", mean(tally, "matched", 1.0), ">=", 0.99),
@@ -68,7 +68,7 @@ def _measure_relative(block: Block) -> Tally:
     return tally_of(block, failing, relative, {"RE": float(relative.sum())}, {"RE": float(relative.max(initial=0.0))})
 
 
-def _judge_relative(tally: Tally, target: NumberFormat) -> Outcome:
+def _assess_relative(tally: Tally, target: NumberFormat) -> Outcome:
     limit = MERE_LIMITS[target.name]
     return outcome_of(
         tally,
@@ -131,8 +131,8 @@ def error_ratios(tally: Tally) -> dict[str, float]:
     }
 
 
-def _judge_dual(level: str) -> Callable[[Tally, NumberFormat], Outcome]:
-    def judge(tally: Tally, target: NumberFormat) -> Outcome:
+def _assess_dual(level: str) -> Callable[[Tally, NumberFormat], Outcome]:
+    def assess(tally: Tally, target: NumberFormat) -> Outcome:
         limits = zip(error_ratios(tally).items(), COMMERCIAL_LIMITS[level], strict=True)
         small = tally.sums["small test"] / max(tally.sums["small third"], 1.0)
         return outcome_of(
@@ -142,7 +142,7 @@ def _judge_dual(level: str) -> Callable[[Tally, NumberFormat], Outcome]:
             Figure("wrong non-finite", tally.sums["wrong non-finite"], "<=", 0.0),
         )
 
-    return judge
+    return assess
 
 
 CANCELLATION_BELOW = {"float32": 2.0**-8, "float16": 2.0**-5, "bfloat16": 2.0**-3}
@@ -174,9 +174,9 @@ def _measure_classified(block: Block) -> Tally:
     return tally_of(block, relative > limit, relative, sums, {"RE": float(relative.max(initial=0.0))})
 
 
-def _judge_classified(tally: Tally, target: NumberFormat) -> Outcome:
+def _assess_classified(tally: Tally, target: NumberFormat) -> Outcome:
     nan = Figure("one-sided NaN", tally.sums["one-sided NaN"], "<=", 0.0)
-    quick = _judge_relative(tally, target)
+    quick = _assess_relative(tally, target)
     if not nan.holds:
         return outcome_of(tally, nan)
     if quick.verdict is Verdict.PASS:
@@ -208,7 +208,7 @@ def _measure_close(block: Block) -> Tally:
     return tally_of(block, failing, excess, {"failing": float(np.count_nonzero(failing))})
 
 
-def _judge_close(tally: Tally, target: NumberFormat) -> Outcome:
+def _assess_close(tally: Tally, target: NumberFormat) -> Outcome:
     return outcome_of(tally, Figure("failing fraction", mean(tally, "failing"), "<=", CLOSE_LIMITS[target.name][1]))
 
 
@@ -235,7 +235,7 @@ def cosine(tally: Tally) -> float:
     return min(1.0, tally.sums["ag"] / norms)
 
 
-def _judge_single(tally: Tally, target: NumberFormat) -> Outcome:
+def _assess_single(tally: Tally, target: NumberFormat) -> Outcome:
     similarity = Figure("cosine similarity", cosine(tally), ">", 0.99)
     absolute = Figure("max |a - g|", tally.maxima["error"], "<", 1e-3)
     error_k, warning_k = MSPROBE_DIGITS[target.name]
@@ -259,7 +259,7 @@ def _measure_ulp(block: Block) -> Tally:
     return tally_of(block, ulps > (32 if block.target.name == "float32" else 1), ulps, sums)
 
 
-def _judge_ulp(tally: Tally, target: NumberFormat) -> Outcome:
+def _assess_ulp(tally: Tally, target: NumberFormat) -> Outcome:
     if target.name != "float32":
         return outcome_of(tally, Figure("fraction beyond 1 ULP", mean(tally, "beyond 1"), "<", 0.001))
     figures = (
@@ -277,7 +277,7 @@ def _measure_bitwise(block: Block) -> Tally:
     return tally_of(block, differ, severity, {"differing": float(np.count_nonzero(differ))})
 
 
-def _judge_bitwise(tally: Tally, target: NumberFormat) -> Outcome:
+def _assess_bitwise(tally: Tally, target: NumberFormat) -> Outcome:
     return outcome_of(tally, Figure("differing elements", tally.sums["differing"], "<=", 0.0))
 
 
@@ -286,16 +286,16 @@ _COMMERCIAL = "CANN commercial standard, dual benchmark"
 STANDARDS: dict[str, Standard] = {
     standard.name: standard
     for standard in (
-        Standard("mixed", "CANN ecosystem standard, 2026-07-15", _measure_mixed, _judge_mixed, counts=True),
-        Standard("mere-mare", "CANN ecosystem standard, earlier and English", _measure_relative, _judge_relative),
-        Standard("commercial-L0", _COMMERCIAL, _measure_dual, _judge_dual("L0"), needs_third=True),
-        Standard("commercial-L1", _COMMERCIAL, _measure_dual, _judge_dual("L1"), needs_third=True),
-        Standard("commercial-L2", _COMMERCIAL, _measure_dual, _judge_dual("L2"), needs_third=True),
-        Standard("classified", "cann-bench", _measure_classified, _judge_classified),
-        Standard("close", "double thousandth", _measure_close, _judge_close),
-        Standard("msprobe-single", "msprobe, single benchmark", _measure_single, _judge_single),
-        Standard("msprobe-ulp", "msprobe, ULP", _measure_ulp, _judge_ulp),
-        Standard("bitwise", "equal bit for bit", _measure_bitwise, _judge_bitwise),
+        Standard("mixed", "CANN ecosystem standard, 2026-07-15", _measure_mixed, _assess_mixed, counts=True),
+        Standard("mere-mare", "CANN ecosystem standard, earlier and English", _measure_relative, _assess_relative),
+        Standard("commercial-L0", _COMMERCIAL, _measure_dual, _assess_dual("L0"), needs_third=True),
+        Standard("commercial-L1", _COMMERCIAL, _measure_dual, _assess_dual("L1"), needs_third=True),
+        Standard("commercial-L2", _COMMERCIAL, _measure_dual, _assess_dual("L2"), needs_third=True),
+        Standard("classified", "cann-bench", _measure_classified, _assess_classified),
+        Standard("close", "double thousandth", _measure_close, _assess_close),
+        Standard("msprobe-single", "msprobe, single benchmark", _measure_single, _assess_single),
+        Standard("msprobe-ulp", "msprobe, ULP", _measure_ulp, _assess_ulp),
+        Standard("bitwise", "equal bit for bit", _measure_bitwise, _assess_bitwise),
     )
 }
 """Standards by name, in the order of reports."""

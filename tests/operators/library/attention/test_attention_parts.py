@@ -153,7 +153,7 @@ class TestRing(LibraryTests):
         calls=CALLS,
         references=dict.fromkeys(RINGS, _ring_reference),
         default=TRAINED,
-        # Refused: these have an element.
+        # Rejected: these have an element.
         empty=dict.fromkeys(
             RINGS,
             shape((1, 1, 8), "prevAttnOut", "curAttnOut", "attnOutOut")

@@ -101,7 +101,7 @@ def _allowed(o: Any, name: str) -> Break:
     return Break({name: "BSND" if "Layout" in name else 2}, "'TND' or 'BNSD'" if "Layout" in name else "0")
 
 
-#: What is refused before the kernel, and what a kernel refuses that is null.
+#: What is rejected before the kernel, and what a kernel rejects that is null.
 EARLY = ("query", "key", "value", "qInputLayout", "kvInputLayout", "innerPrecise")
 NEEDED = {FORWARD: ("blockSparseMaskOptional", "softmaxLseOptional"), BACKWARD: ()}
 
@@ -147,13 +147,13 @@ class TestBlockSparseAttention(LibraryTests):
         codes={"one layout": INVALID, "two extents": INVALID},
     )
 
-    def test_every_check_refuses(self, operator: Any, check: Any, title: str, name: str) -> None:
+    def test_every_check_rejects(self, operator: Any, check: Any, title: str, name: str) -> None:
         """The same check has other codes for other arguments."""
         codes, before = self.subject.codes, title.endswith(("data type", "as query", "allowed value")) and name in EARLY
         null = NO_KERNEL if name in NEEDED[operator.name] else NULL
         own = {title: INVALID} if before else {"present": null}
         object.__setattr__(self.subject, "codes", {**codes, **own})
-        super().test_every_check_refuses(operator, check, title, name)
+        super().test_every_check_rejects(operator, check, title, name)
         object.__setattr__(self.subject, "codes", codes)
 
 

@@ -98,7 +98,7 @@ class TestDeltaRule(LibraryTests):
         calls={"recurrent_gated_delta_rule": _call},
         references={"recurrent_gated_delta_rule": _reference},
         default=(D.BF16,),
-        # Refused: this has a token.
+        # Rejected: this has a token.
         empty={
             "recurrent_gated_delta_rule": _call(D.BF16, 1)
             | {name: T(D.INT32, (1,)) for name in INDICES}
@@ -227,7 +227,7 @@ def test_no_gate_is_no_decay_and_tokens_of_no_sequence_are_0() -> None:
 
 
 @pytest.mark.parametrize("lengths", [(6, 0), (3, 3), (-1, 2)])
-def test_more_tokens_than_there_are_are_refused(lengths: tuple[int, int]) -> None:
+def test_more_tokens_than_there_are_are_rejected(lengths: tuple[int, int]) -> None:
     with pytest.raises(AclnnError, match="actualSeqLengths: expected"):
         _sequences(lengths)
 

@@ -273,7 +273,7 @@ SUBJECT = Subject(
     codes=dict.fromkeys((*INVALID, "same data type as query", "data type of slopes"), ACLNN_ERR_PARAM_INVALID)
     | {"wanted": ACLNN_ERR_PARAM_NULLPTR, "not computed": ACLNN_ERR_INNER_NULLPTR},
 )
-#: With interfaces that are generated: what the tiling function refuses has its code.
+#: With interfaces that are generated: what the tiling function rejects has its code.
 GENERATED = tuple(o for o in inference.OPERATORS if o.name.startswith((V5, INCREMENTS)))
 
 
@@ -476,7 +476,7 @@ def test_pages_hold_the_keys_of_a_table(whole_tokens: bool, queries: int) -> Non
     assert_close(found, given.expected(keys=[slice(length) for length in lengths]))
 
 
-def test_a_page_that_there_is_not_is_refused() -> None:
+def test_a_page_that_there_is_not_is_rejected() -> None:
     pages, table = [np.zeros((2, 128, KV * E), np.float16)], np.array([[0], [2]], np.int32)
     lengths = {"actualSeqLengthsKvOptional": (1, 1), "blockSize": 128}
     with pytest.raises(AclnnError, match="key: expected numbers of its blocks from 0 to 1, got 2"):
@@ -618,14 +618,14 @@ def test_a_sink_takes_a_share_of_each_row() -> None:
         ("beside kvPaddingSizeOptional", {"kvPaddingSizeOptional": T(D.INT64, (1,))}),
     ],
 )
-def test_sinks_that_are_refused(text: str, change: Arguments) -> None:
+def test_sinks_that_are_rejected(text: str, change: Arguments) -> None:
     with pytest.raises(AclnnError, match=f"{SINK}: expected none {text}") as caught:
         prepare(BY_NAME[V4], described(_sunk(**change)), Product.ATLAS_A2)
     assert caught.value.code == ACLNN_ERR_INNER_TILING_ERROR
 
 
 WIDE = _list((300, 128, 256 * 512))
-REFUSALS: Mapping[str, Arguments] = {
+ERRORS: Mapping[str, Arguments] = {
     r"attenMaskOptional: expected a mask \(sparseMode 1\)": _call(sparseMode=1, attenMaskOptional=None),
     r"attenMaskOptional: expected shape \[2048, 2048\]": _call(sparseMode=2),
     "query: expected S of at most": _call(query=T(D.FLOAT16, (B, N, 20971521, E))),
@@ -665,10 +665,10 @@ REFUSALS: Mapping[str, Arguments] = {
 }
 
 
-@pytest.mark.parametrize("text", REFUSALS)
-def test_refusals_say_why(text: str) -> None:
+@pytest.mark.parametrize("text", ERRORS)
+def test_errors_say_why(text: str) -> None:
     with pytest.raises(AclnnError, match=text) as caught:
-        prepare(BY_NAME[NAME], described(owned(NAME, REFUSALS[text])), Product.ATLAS_A2)
+        prepare(BY_NAME[NAME], described(owned(NAME, ERRORS[text])), Product.ATLAS_A2)
     assert caught.value.code == ACLNN_ERR_INNER_TILING_ERROR
 
 
@@ -754,7 +754,7 @@ def test_the_latest_takes_any_number_of_heads_and_of_elements() -> None:
         ),
     ],
 )
-def test_what_the_latest_refuses(text: str, call: Arguments) -> None:
+def test_what_the_latest_rejects(text: str, call: Arguments) -> None:
     with pytest.raises(AclnnError, match=text) as caught:
         prepare(BY_NAME[V5], described(call), Product.ASCEND_950)
     assert caught.value.code == ACLNN_ERR_INNER_TILING_ERROR

@@ -117,7 +117,7 @@ class TestApplied(LibraryTests):
         calls=APPLY_CALLS,
         references=APPLIED_REFERENCES,
         default=TRAINED,
-        # Empty tensors are refused; this is the least there may be.
+        # Empty tensors are rejected; this is the least there may be.
         empty=dict.fromkeys(APPLY_CALLS, shape((1, 1, 1, 64), *APPLIED)),
         breaks=BREAKS,
     )
@@ -219,7 +219,7 @@ def test_without_x_the_other_gradients_may_have_any_shape() -> None:
         ((7, 3, 8), (1, 7, 3, 8), 0),
     ],
 )
-def test_other_angles_are_refused_before_950(x: tuple[int, ...], angles: tuple[int, ...], mode: int) -> None:
+def test_other_angles_are_rejected_before_950(x: tuple[int, ...], angles: tuple[int, ...], mode: int) -> None:
     call = _call("rotary_position_embedding_grad", D.FLOAT, x, angles) | {"mode": mode}
     arguments = {
         name: Placed(np.zeros(value.shape, np.float32), "contiguous").tensor if isinstance(value, T) else value
@@ -280,7 +280,7 @@ def test_queries_and_keys_turn_in_every_layout(
         (8, "other", (2, 5, 1, 8), "'half', 'interleave' or 'quarter'"),
     ],
 )
-def test_950_refuses_other_pairs_and_angles(size: int, mode: str, angles: tuple[int, ...], text: str) -> None:
+def test_950_rejects_other_pairs_and_angles(size: int, mode: str, angles: tuple[int, ...], text: str) -> None:
     x, turns = np.zeros((2, 5, 3, size), np.float32), np.zeros(angles, np.float32)
     with pytest.raises(AclnnError, match=text):
         _applied(x, x, turns, turns, 1, mode, Product.ASCEND_950)
@@ -358,7 +358,7 @@ class TestTable(LibraryTests):
         calls={TABLE: _table_call},
         references={TABLE: _looked_up},
         default=TRAINED,
-        # Empty tensors are refused; this is the least there may be.
+        # Empty tensors are rejected; this is the least there may be.
         empty={
             TABLE: {"positions": {"shape": (3, 1)}, "cosSinCache": {"shape": (1, TURNED)}}
             | shape((1, HEAD), "queryIn", "queryOut", "keyIn", "keyOut")

@@ -126,11 +126,11 @@ def _subject(at: int, early: tuple[str, ...]) -> Subject:
 class TestSelectedAttention(LibraryTests):
     subject = _subject(0, TYPES)
 
-    def test_every_check_refuses(self, operator: Any, check: Any, title: str, name: str) -> None:
+    def test_every_check_rejects(self, operator: Any, check: Any, title: str, name: str) -> None:
         """A mode without a kernel has another code than a layout."""
         codes = {**self.subject.codes, **({title: NO_KERNEL} if name == "sparseMode" else {})}
         object.__setattr__(self.subject, "codes", codes)
-        super().test_every_check_refuses(operator, check, title, name)
+        super().test_every_check_rejects(operator, check, title, name)
         object.__setattr__(self.subject, "codes", codes | dict.fromkeys(TYPES, INVALID))
 
 

@@ -75,7 +75,7 @@ def _numbers(operator: str, name: str, array: Any) -> Any:
     return {"topkIndices": NUMBERS, "blockTableOptional": TABLE}.get(name, array / 4)
 
 
-#: What is refused before the kernel.
+#: What is rejected before the kernel.
 EARLY = {"data type": INVALID, "same data type as query": INVALID}
 
 
@@ -111,11 +111,11 @@ class TestSelectedInference(LibraryTests):
         codes=EARLY,
     )
 
-    def test_every_check_refuses(self, operator: Any, check: Any, title: str, name: str) -> None:
+    def test_every_check_rejects(self, operator: Any, check: Any, title: str, name: str) -> None:
         """What only the kernel needs has another code where it is null."""
         null = NO_KERNEL if name in ("blockTableOptional", "actualKvSeqLenOptional") else NULL
         object.__setattr__(self.subject, "codes", {**EARLY, "present": null})
-        super().test_every_check_refuses(operator, check, title, name)
+        super().test_every_check_rejects(operator, check, title, name)
 
 
 @pytest.mark.parametrize("layout", ["BSND", None])

@@ -339,27 +339,27 @@ def _subject(name: str, reference: Callable[[Mapping[str, Any]], Any] | None = N
     )
 
 
-class _Refusals(LibraryTests):
-    """One title has two codes: what the tiling function looks at is refused with another one."""
+class _Rejections(LibraryTests):
+    """One title has two codes: what the tiling function looks at is rejected with another one."""
 
-    def test_every_check_refuses(self, operator: Operator, check: Any, title: str, name: str) -> None:
+    def test_every_check_rejects(self, operator: Operator, check: Any, title: str, name: str) -> None:
         object.__setattr__(self.subject, "codes", {**self.subject.codes, title: check.code})
-        super().test_every_check_refuses(operator, check, title, name)
+        super().test_every_check_rejects(operator, check, title, name)
 
 
-class TestAttention(_Refusals):
+class TestAttention(_Rejections):
     subject = _subject(FORWARD, _reference)
 
 
-class TestAttentionWithSinks(_Refusals):
+class TestAttentionWithSinks(_Rejections):
     subject = _subject(WITH_SINK, _reference)
 
 
-class TestGradients(_Refusals):
+class TestGradients(_Rejections):
     subject = _subject(BACKWARD)
 
 
-class TestQuantizedKeys(_Refusals):
+class TestQuantizedKeys(_Rejections):
     subject = _subject(QUANTIZED, _quantized_reference)
 
 

@@ -200,7 +200,7 @@ def test_gradients_of_no_channels() -> None:
 
 
 def test_a_line_of_no_elements_has_no_windows() -> None:
-    """It was refused."""
+    """It was rejected."""
     form = {"stride": (1,), "padding": (0,), "dilation": (1,), "transposed": False, "outputPadding": None, "groups": 1}
     x, w, y = (np.zeros(shape, np.float32) for shape in ((1, 2, 0), (3, 2, 1), (1, 3, 0)))
     _computed("convolution", form | {"input": x, "weight": w, "bias": None, "output": y, "cubeMathType": 0})

@@ -459,7 +459,7 @@ def test_a_gradient_goes_where_a_dropout_kept_elements() -> None:
 
 
 def test_a_gradient_that_is_not_finite_stays_so_where_no_element_was_kept() -> None:
-    """The document's example, with a factor that its text does not allow and its source does not refuse."""
+    """The document's example, with a factor that its text does not allow and its source does not reject."""
     mask = np.zeros(16, np.uint8)
     mask[0] = 42
     arguments = {"gradY": np.arange(8, dtype=np.float32), "mask": mask, "scale": 2.0, "gradX": np.zeros(8, np.float32)}

@@ -101,14 +101,14 @@ def test_proposed_tokens_follow_the_last_that_was_accepted() -> None:
 
 
 @pytest.mark.parametrize(("name", "position"), [("inputPositions", 13), ("inputPositions", -4)])
-def test_positions_beyond_the_blocks_are_refused(name: str, position: int) -> None:
+def test_positions_beyond_the_blocks_are_rejected(name: str, position: int) -> None:
     given = _arrays()
     given[name][0] = position
     with pytest.raises(AclnnError, match=f"{name}: expected positions in blocks after the step from 0 to 15"):
         computed(NAMES[1], given)
 
 
-def test_lengths_beyond_the_blocks_are_refused() -> None:
+def test_lengths_beyond_the_blocks_are_rejected() -> None:
     call = {name: np.zeros(of.shape, np.int64) if isinstance(of, T) else of for name, of in _call(NAMES[0]).items()}
     call["seqLens"][1] = 64
     with pytest.raises(AclnnError, match="seqLens: expected numbers of blocks from 0 to 31, got 32"):

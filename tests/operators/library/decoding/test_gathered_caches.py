@@ -1,4 +1,4 @@
-"""The plain operator of ``gathered_caches``: values by PyTorch, refusals in order."""
+"""The plain operator of ``gathered_caches``: values by PyTorch, errors in order."""
 
 from __future__ import annotations
 

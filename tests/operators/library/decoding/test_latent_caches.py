@@ -181,12 +181,12 @@ def test_slots_of_blocks(mode: str) -> None:
     assert not cache[[1, 3, 4, 30]].any()
 
 
-def test_slots_beyond_the_blocks_are_refused() -> None:
+def test_slots_beyond_the_blocks_are_rejected() -> None:
     with pytest.raises(AclnnError, match="index: expected numbers from 0 to 31, got 32"):
         _in_blocks("PA", np.array([5, 0, -1, 32, 2, 6]))
 
 
-def test_blocks_of_other_sizes_are_refused_where_they_do_not_hold_whole_columns() -> None:
+def test_blocks_of_other_sizes_are_rejected_where_they_do_not_hold_whole_columns() -> None:
     caches = {name: T(D.FLOAT16, (2, 8, 1, n)) for name, n in (("kCacheRef", KEYS), ("ckvCacheRef", VALUES))}
     with pytest.raises(AclnnError, match="a multiple of 16, 1, 64") as caught:
         prepare(BY_NAME[NAME], described(_call(D.FLOAT16) | caches | {"cacheModeOptional": "PA"}), Product.ATLAS_A2)
@@ -211,7 +211,7 @@ def test_results_that_are_not_wanted_are_given_all_the_same(name: str) -> None:
     assert caught.value.code == ACLNN_ERR_PARAM_NULLPTR
 
 
-def test_no_tokens_for_a_cache_are_refused() -> None:
+def test_no_tokens_for_a_cache_are_rejected() -> None:
     call = _call(D.FLOAT16) | {name: T(D.FLOAT16, (B, 1, 0, n)) for name, n in (("kv", 576), ("cos", 64), ("sin", 64))}
     with pytest.raises(AclnnError, match="kv: expected shape") as caught:
         prepare(BY_NAME[NAME], described(call), Product.ATLAS_A2)
@@ -274,7 +274,7 @@ def test_offsets_count_on_950(product: Product, shift: int) -> None:
     assert np.abs(cache.reshape(64, VALUES)[5] - expected).max() <= 0.5001
 
 
-def test_integers_in_caches_of_samples_are_refused_before_950() -> None:
+def test_integers_in_caches_of_samples_are_rejected_before_950() -> None:
     integers = {"kCacheRef": T(D.INT8, (B, 1, PLACES, KEYS)), "kRopeScaleOptional": T(D.FLOAT, (1,))}
     call = described(_call(D.FLOAT16) | integers)
     prepare(BY_NAME[NAME], call, Product.ASCEND_950)

@@ -125,7 +125,7 @@ def test_tokens_in_columns_of_one_width(by_heads: bool) -> None:
     assert np.count_nonzero(cache) == np.count_nonzero(key)
 
 
-def test_columns_of_another_width_than_32_bytes_are_refused() -> None:
+def test_columns_of_another_width_than_32_bytes_are_rejected() -> None:
     with pytest.raises(AclnnError, match=f"keyCacheRef: expected shape .{BLOCKS}, 2, {SIZE}, 16. or") as caught:
         _run(np.array([6, 2]), (BLOCKS, 4, SIZE, 8))
     assert caught.value.code == ACLNN_ERR_INNER_NULLPTR
@@ -167,7 +167,7 @@ def test_nothing_is_looked_at_where_keys_and_values_are_empty() -> None:
     prepare(BY_NAME[NAME], described(call), Product.ATLAS_A2).run()
 
 
-def test_slots_beyond_the_cache_are_refused() -> None:
+def test_slots_beyond_the_cache_are_rejected() -> None:
     with pytest.raises(AclnnError, match="slotMapping: expected numbers below 15, got 15"):
         _run(np.array([15, 2]))
 
@@ -213,7 +213,7 @@ class TestKeys(LibraryTests):
     )
 
 
-def test_keys_of_eight_bits_are_moved_and_slots_beyond_the_cache_refused() -> None:
+def test_keys_of_eight_bits_are_moved_and_slots_beyond_the_cache_rejected() -> None:
     kind = D.FLOAT8_E4M3FN.numpy
     given = {"key": np.arange(4, dtype=np.float32).astype(kind).reshape(4, 1, 1), "slotMapping": SLOTS}
     found = computed(
@@ -300,7 +300,7 @@ class TestProjections(LibraryTests):
         calls={QKV: _qkv_call},
         references={QKV: _cached},
         default=(D.FLOAT16, D.BF16),
-        # Refused: this has tokens.
+        # Rejected: this has tokens.
         empty={QKV: {name: each for name, each in _qkv_call(D.FLOAT16).items() if isinstance(each, T) or each is None}},
         breaks={
             "data type": lambda o, name: Break({name: T(D.DOUBLE, (2, HEAD))}, "ACL_"),

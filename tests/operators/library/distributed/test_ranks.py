@@ -121,7 +121,7 @@ def test_captured_work_exchanges_whenever_its_graph_is_executed(fresh: None) -> 
     on_devices(work)
 
 
-def refusal(call: Callable[[], object]) -> tuple[int, str]:
+def error_of(call: Callable[[], object]) -> tuple[int, str]:
     with pytest.raises(AclnnError) as caught:
         call()
     return caught.value.code, str(caught.value)
@@ -130,16 +130,16 @@ def refusal(call: Callable[[], object]) -> tuple[int, str]:
 def test_a_group_needs_a_communicator_of_this_device(fresh: None) -> None:
     def work(rank: Rank) -> None:
         source, targets = placed(rank)
-        code, text = refusal(lambda: prepared(rank, source, targets, "nobody"))
+        code, text = error_of(lambda: prepared(rank, source, targets, "nobody"))
         assert code == 561002
         assert "group: expected the name of a communicator with a rank on this device, got 'nobody'" in text
         executor = prepared(rank, source, targets)
         assert cann.HcclBarrier(rank.comm, rank.stream) == 0
         assert cann.aclrtSynchronizeStream(rank.stream) == 0
         assert cann.HcclCommDestroy(rank.comm) == 0
-        code, text = refusal(lambda: queue(rank, executor))
+        code, text = error_of(lambda: queue(rank, executor))
         assert (code, "group: the communicator was destroyed" in text) == (361001, True)
-        assert refusal(lambda: prepared(rank, source, targets))[0] == 561002
+        assert error_of(lambda: prepared(rank, source, targets))[0] == 561002
 
     on_devices(work)
 
@@ -158,7 +158,7 @@ def test_two_ranks_of_one_device_are_told_from_none() -> None:
     with ThreadPoolExecutor(2) as threads:
         comms = list(threads.map(join, range(2)))
     rank = Rank.of(0, comms[0], 0)
-    code, text = refusal(lambda: prepared(rank, 0, [0] * 4))
+    code, text = error_of(lambda: prepared(rank, 0, [0] * 4))
     assert code == 561002
     assert "the name of its ranks 0 or 1" in text
     for comm in comms:

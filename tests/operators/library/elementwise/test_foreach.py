@@ -286,7 +286,7 @@ class TestCopy(LibraryTests):
     ("source", "target"), [(D.FLOAT, D.FLOAT16), (D.FLOAT, D.BF16), (D.FLOAT16, D.FLOAT), (D.BF16, D.FLOAT)]
 )
 def test_copies_convert(source: D, target: D) -> None:
-    """FSDP in bfloat16 copies gathered weights so; it was refused."""
+    """FSDP in bfloat16 copies gathered weights so; it was rejected."""
     x, out = Placed(np.array([1.5, -2], source.numpy), "contiguous"), Placed(np.zeros(2, target.numpy), "contiguous")
     prepare(BY_NAME["foreach_copy"], {"x": (x.tensor,), "out": (out.tensor,)}, Product.ATLAS_A2).run()
     assert out.view.tolist() == [1.5, -2]

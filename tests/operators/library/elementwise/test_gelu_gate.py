@@ -123,7 +123,7 @@ class TestGeluQuant(LibraryTests):
     )
 
     def test_empty_tensors_are_nothing_to_do(self, operator: Operator) -> None:
-        """They are refused."""
+        """They are rejected."""
         call = described(changed(self.subject.valid(operator, D.FLOAT), {"self": {"shape": (0, 8)}}))
         with pytest.raises(AclnnError, match="self: expected no dimension of 0"):
             prepare(operator, call, Product.ASCEND_950)

@@ -280,7 +280,7 @@ def test_groups_that_experts_do_not_make(count: int, mode: int, text: str) -> No
 
 
 def test_groups_that_reject_nothing_may_have_any_size() -> None:
-    """One each are refused on Ascend 950 with the sums of two only where some groups are rejected."""
+    """One each are rejected on Ascend 950 with the sums of two only where some groups are rejected."""
     many = {"x": Tensor(D.FLOAT, (5, 130)), "outOut": Tensor(D.FLOAT, (5, 130)), "biasOptional": None}
     call = _groups(D.FLOAT) | many | {"groupCount": 130, "kGroup": 130}
     prepare(BY_NAME[GROUPS], described(call), Product.ASCEND_950)
@@ -301,7 +301,7 @@ def test_without_ids_the_scores_decide() -> None:
     ("key", "expert", "text"),
     [(3, 0, "inputIdsOptional: expected numbers from 0 to 2, got 3"), (0, 16, "tid2eidOptional: .* to 15, got 16")],
 )
-def test_experts_and_rows_beyond_the_table_are_refused(key: int, expert: int, text: str) -> None:
+def test_experts_and_rows_beyond_the_table_are_rejected(key: int, expert: int, text: str) -> None:
     call = _beside_table(D.FLOAT)
     arrays = {name: np.zeros(each.shape, each.dtype.numpy) for name, each in call.items() if isinstance(each, T)}
     arrays["inputIdsOptional"][0], arrays["tid2eidOptional"][0] = key, expert

@@ -50,7 +50,7 @@ class TestGatingGradient(LibraryTests):
         },
         references={NAME: _gradient},
         default=TRAINED,
-        # Empty tensors are refused.
+        # Empty tensors are rejected.
         empty={NAME: shape((1, EXPERTS), "xNorm", "out") | shape((1, 1), "gradY", "expertIdx")},
         breaks={
             "data type": lambda o, name: Break(dtype(D.INT64, name), "ACL_"),

@@ -101,7 +101,7 @@ class TestGroupedRouting(LibraryTests):
     )
 
     def test_empty_tensors_are_nothing_to_do(self, operator: Operator) -> None:
-        """They are refused."""
+        """They are rejected."""
         call = described(changed(self.subject.valid(operator, INT8), {"x1": {"shape": (0, 16)}}))
         with pytest.raises(AclnnError, match="x1: expected no dimension of 0"):
             prepare(operator, call, Product.ATLAS_A2)
@@ -189,7 +189,7 @@ class TestFourBits(LibraryTests):
     )
 
     def test_empty_tensors_are_nothing_to_do(self, operator: Operator) -> None:
-        """They are refused."""
+        """They are rejected."""
         call = described(changed(self.subject.valid(operator, INT8), {"x1": {"shape": (0, 16)}}))
         with pytest.raises(AclnnError, match="x1: expected no dimension of 0"):
             prepare(operator, call, Product.ATLAS_A2)
@@ -244,7 +244,7 @@ def test_sizes_count_as_ends() -> None:
     np.testing.assert_array_equal(_compute(sharedInputOffset=0), _compute(groupListType=1, groupList=np.array([2, 1])))
 
 
-def test_rows_of_no_token_are_refused() -> None:
+def test_rows_of_no_token_are_rejected() -> None:
     with pytest.raises(AclnnError, match="rowIndex: expected numbers from 0 to 1, got 2"):
         _compute(rowIndex=np.array([0, 1, 2, 1, 0], np.int32))
     with pytest.raises(AclnnError, match=r"groupList\[1\]: expected an end"):

@@ -310,7 +310,7 @@ class TestRouting(LibraryTests):
 
 
 class TestQuantisedStart(LibraryTests):
-    """Its document counts data types of optional tensors among what the tiling function refuses."""
+    """Its document counts data types of optional tensors among what the tiling function rejects."""
 
     subject = Subject(
         (BY_NAME[QUANT2],),

@@ -325,7 +325,7 @@ def test_what_goes_with_weights_is_required() -> None:
 
 
 @pytest.mark.parametrize(("name", "place"), [(PERMUTE_GRAD, ROWS), (UNPERMUTE, -2), (UNPERMUTE, ROWS)])
-def test_places_beyond_the_rows_are_refused(name: str, place: int) -> None:
+def test_places_beyond_the_rows_are_rejected(name: str, place: int) -> None:
     call = CALLS[name](D.FLOAT)
     tensors = {key: np.zeros(each.shape, each.dtype.numpy) for key, each in call.items() if isinstance(each, T)}
     flags = {"routingMapOptional": MAP.astype(bool)}

@@ -283,7 +283,7 @@ def test_gradients_of_slices_are_added(dim: int) -> None:
 @pytest.mark.parametrize("padding", [(-1, 1, -2, 1), (-4, 5, 0, 0), (3, -5, 0, 2), (1, -1, -1, 1)])
 @pytest.mark.parametrize("kind", ["reflection", "replication"])
 def test_negative_margins_cut(kind: str, padding: tuple[int, ...]) -> None:
-    """They were refused, but neither PyTorch nor CANN refuses them."""
+    """They were rejected, but neither PyTorch nor CANN rejects them."""
     if kind == "reflection" and max(padding) > 3:
         padding = (-4, 3, 0, 0)
     name = f"{kind}_pad2d"
@@ -356,7 +356,7 @@ def test_what_is_moved(name: str, call: Arguments, text: str | None) -> None:
             prepare(BY_NAME[name], described(call), Product.ATLAS_A2)
 
 
-def test_a_slice_of_negative_extents_is_refused() -> None:
+def test_a_slice_of_negative_extents_is_rejected() -> None:
     call = {"self": T(D.FLOAT, (3, -1)), "dim": 1, "start": 0, "end": 5, "step": 1, "out": T(D.FLOAT, (3, 0))}
     with pytest.raises(AclnnError, match=r"self: expected dimensions of 0 or more, got \[3, -1\]"):
         prepare(BY_NAME["slice"], described(call), Product.ATLAS_A2)
@@ -365,7 +365,7 @@ def test_a_slice_of_negative_extents_is_refused() -> None:
 @pytest.mark.parametrize(
     ("shape", "size"), [((2, 3), (3,)), ((2, 3), (2, -1)), ((1,), (1,) * 9), ((2,), (3,)), ((2, 1), (2, 3, 1))]
 )
-def test_shapes_that_do_not_broadcast_are_refused(shape: tuple[int, ...], size: tuple[int, ...]) -> None:
+def test_shapes_that_do_not_broadcast_are_rejected(shape: tuple[int, ...], size: tuple[int, ...]) -> None:
     call = {"self": np.zeros(shape, np.float32), "size": size, "out": np.zeros((2, 3), np.float32)}
     with pytest.raises(AclnnError, match="can be broadcast"):
         computed("expand", call)

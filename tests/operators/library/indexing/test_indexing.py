@@ -274,7 +274,7 @@ def test_values_take_the_shape_of_the_selection(shape: tuple[int, ...]) -> None:
     assert computed("index_put_impl", call)["selfRef"].tolist() == [1, 0, 1]
 
 
-def test_a_source_of_other_dimensions_is_refused() -> None:
+def test_a_source_of_other_dimensions_is_rejected() -> None:
     x, index = Tensor(D.FLOAT, (2, 3)), Tensor(D.INT64, (1, 3))
     call = {"self": x, "dim": 0, "index": index, "src": Tensor(D.FLOAT, (3,)), "reduce": 0, "out": x}
     with pytest.raises(AclnnError, match=r"src: expected 2 dimensions \(as self\), got \[3\]"):
@@ -315,7 +315,7 @@ def test_the_places_of_a_single_number_take_no_room() -> None:
 @pytest.mark.parametrize("d", [D.FLOAT, D.BF16, D.INT32, D.UINT8])
 @pytest.mark.parametrize("name", REDUCED)
 def test_every_reduction_of_the_example_program(name: str, d: D, reduce: int, how: str, included: bool) -> None:
-    """All but sums of FLOAT were refused, which CANN's example of aclnnScatterReduce asks for."""
+    """All but sums of FLOAT were rejected, which CANN's example of aclnnScatterReduce asks for."""
     index = np.array([[0, 1, 2, 1], [0, 1, 2, 0], [2, 2, 1, 0]])
     values, source = (array.astype(d.numpy) for array in (np.full((4, 4), 2), np.arange(1, 17).reshape(4, 4) % 5))
     call: dict[str, Any] = {"dim": 0, "index": index, "src": source, "reduce": reduce, "includeSelf": included}
@@ -344,7 +344,7 @@ def test_rows_are_chosen_from_the_end_by_the_example_of_gather_v2() -> None:
 
 @pytest.mark.parametrize(("name", "transposed"), [("nonzero", False), ("nonzero_v2", True)])
 def test_room_for_what_is_found_is_enough(name: str, transposed: bool) -> None:
-    """CANN's example of aclnnNonzeroV2 has room for 7 of 8 elements, one of which is 0; it was refused."""
+    """CANN's example of aclnnNonzeroV2 has room for 7 of 8 elements, one of which is 0; it was rejected."""
     values = np.arange(8, dtype=np.float32).reshape(4, 2)
     wanted = np.argwhere(values).T if transposed else np.argwhere(values)
     found = computed(name, {"self": values, "out": np.zeros(wanted.shape, np.int64)})["out"]
@@ -365,7 +365,7 @@ def test_sums_of_places_that_meet() -> None:
 @pytest.mark.parametrize("reduce", [3, 4])
 @pytest.mark.parametrize("name", ["scatter", "inplace_scatter"])
 def test_the_greater_or_the_smaller_is_scattered(name: str, reduce: int) -> None:
-    """Refused, though CANN's host test has them."""
+    """Rejected, though CANN's host test has them."""
     values, index = np.array([[1, 5, 3], [4, 2, 6]], np.float32), np.array([[0, 0, 2], [1, 1, 1]])
     source = np.array([[7, -1, 2], [3, 9, 0]], np.float32)
     call: dict[str, Any] = {"dim": 1, "index": index, "src": source, "reduce": reduce}
@@ -432,7 +432,7 @@ def test_elements_are_moved_of_the_data_types_that_cann_moves(
 
 
 def test_an_empty_tensor_is_filled_at_any_index() -> None:
-    """CANN's host code checks neither; an index was refused."""
+    """CANN's host code checks neither; an index was rejected."""
     call = {"selfRef": Tensor(D.INT32, (2, 0)), "dim": 1, "index": (0, 2), "value": scalar(1, D.INT32)}
     prepare(BY_NAME["inplace_index_fill_tensor"], call, Product.ATLAS_A2)
 

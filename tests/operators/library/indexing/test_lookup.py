@@ -178,7 +178,7 @@ def test_bags_are_of_rows_that_there_are(change: Mapping[str, Any], message: str
 
 
 def test_on_ascend_950_the_last_offset_has_a_size_too() -> None:
-    """It was refused, and with it ``EmbeddingBag(include_last_offset=True)`` through torch_npu."""
+    """It was rejected, and with it ``EmbeddingBag(include_last_offset=True)`` through torch_npu."""
     arrays = {
         "weight": np.arange(6, dtype=np.float32).reshape(3, 2),
         "indices": np.array([0, 2, 1]),

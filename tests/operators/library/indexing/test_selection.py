@@ -134,7 +134,7 @@ def test_a_source_that_is_too_short_is_told() -> None:
 
 
 def test_elements_are_taken_of_a_tensor_of_nine_dimensions() -> None:
-    """CANN's host test does so; it was refused."""
+    """CANN's host test does so; it was rejected."""
     values = np.arange(4.0, dtype=np.float32).reshape(1, 2, 1, 1, 1, 1, 1, 1, 2)
     call = {"self": values, "index": np.array([3, -4]), "out": np.zeros(2, np.float32)}
     assert computed("take", call)["out"].tolist() == [3, 0]

@@ -63,7 +63,7 @@ class TestSplitting(LibraryTests):
     subject = Subject(splitting.OPERATORS, calls=CALLS, references=REFERENCES, empty=EMPTY, breaks=BREAKS)
 
 
-def test_even_parts_were_refused_on_ascend_950() -> None:
+def test_even_parts_were_rejected_on_ascend_950() -> None:
     prepare(BY_NAME["split_tensor"], described(CALLS["split_tensor"](D.FLOAT)), Product.ASCEND_950)
 
 

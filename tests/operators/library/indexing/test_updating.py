@@ -114,7 +114,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
     "scatter_nd": {**shape((0, 3, 2), "data", "out"), **shape((0,), "updates")},
-    # It refuses empty tensors.
+    # It rejects empty tensors.
     "inplace_scatter_update": {**shape((3, 2, 4, 2), "data", "updates"), **shape((), "indices")}
     | shape((1, 2, 2, 2), "updates"),
     "scatter_list": CALLS["scatter_list"](D.FLOAT),
@@ -172,7 +172,7 @@ def numbers(operator: str, name: str, array: Array) -> Array:
 
 
 class TestScattering(LibraryTests):
-    """It refuses all with 161002."""
+    """It rejects all with 161002."""
 
     subject = Subject(
         (BY_NAME["scatter_nd"],),
@@ -216,7 +216,7 @@ def _on_950(breaking: Breaking) -> Breaking:
 
 
 class TestRounding(LibraryTests):
-    """On Ascend 950 alone; other products refuse before all else."""
+    """On Ascend 950 alone; other products reject before all else."""
 
     subject = Subject(
         (BY_NAME[SECOND],),

@@ -655,7 +655,7 @@ NOTHING: tuple[tuple[Tensor | None, ...], ...] = ((), (Tensor(FLOAT, (0,)),), (N
     ids=lambda given: given.name if isinstance(given, Operator) else "",
 )
 def test_optional_lists_of_nothing_count_as_null(operator: Operator, arguments: Arguments) -> None:
-    """Of no tensors, of one of shape [0], or before the 950 products of null; these refuse any null among tensors."""
+    """Of no tensors, of one of shape [0], or before the 950 products of null; these reject any null among tensors."""
     given = described(arguments)
     for name in (BIAS, *QUANTIZATION, *(MORE[:1] if out(operator) == "out" else ())):
         for tensors in NOTHING[:2]:

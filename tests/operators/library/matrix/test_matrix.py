@@ -350,12 +350,12 @@ def test_a_factor_beyond_the_matrix_type_wraps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtypes", "refused"), [((D.INT8,) * 3, ""), ((D.FLOAT, D.FLOAT16, D.FLOAT), "tensor"), ((D.INT64,) * 3, "self")]
+    ("dtypes", "rejected"), [((D.INT8,) * 3, ""), ((D.FLOAT, D.FLOAT16, D.FLOAT), "tensor"), ((D.INT64,) * 3, "self")]
 )
-def test_vectors_of_one_type_are_multiplied(dtypes: tuple[D, D, D], refused: str) -> None:
+def test_vectors_of_one_type_are_multiplied(dtypes: tuple[D, D, D], rejected: str) -> None:
     call = dict(zip(("self", "tensor", "out"), map(Tensor, dtypes, ((3,), (3,), ())), strict=True))
-    if refused:
-        with pytest.raises(AclnnError, match=f"{refused}: expected data type"):
+    if rejected:
+        with pytest.raises(AclnnError, match=f"{rejected}: expected data type"):
             prepare(BY_NAME["dot"], call, Product.ATLAS_A2)
     else:
         assert prepare(BY_NAME["dot"], call, Product.ATLAS_A2).prepared.plan
@@ -366,7 +366,7 @@ def test_vectors_of_one_type_are_multiplied(dtypes: tuple[D, D, D], refused: str
 )
 @pytest.mark.parametrize("cast", [np.float32, np.float16])
 def test_a_product_takes_the_shape_of_its_output(left: Any, right: Any, out: Any, cast: Any) -> None:
-    """CANN's host test multiplies two vectors into [1], which was refused."""
+    """CANN's host test multiplies two vectors into [1], which was rejected."""
     self, mat2 = (np.arange(1, 1 + np.prod(shape)).reshape(shape).astype(cast) for shape in (left, right))
     call = {"self": self, "mat2": mat2, "out": np.zeros(out, cast), "cubeMathType": 1}
     assert (computed("matmul", call)["out"] == (self @ mat2).reshape(out)).all()
@@ -374,7 +374,7 @@ def test_a_product_takes_the_shape_of_its_output(left: Any, right: Any, out: Any
 
 @pytest.mark.parametrize(("product", "taken"), [(Product.ATLAS_A2, True), (Product.ASCEND_950, False)])
 def test_matrices_of_eight_dimensions(product: Product, taken: bool) -> None:
-    """Refused everywhere, which CANN's newest source does before and after Atlas A2 and A3."""
+    """Rejected everywhere, which CANN's newest source does before and after Atlas A2 and A3."""
     shapes = {"self": (2, 1, 1, 1, 1, 1, 5, 6), "mat2": (6, 5), "out": (2, 1, 1, 1, 1, 1, 5, 5)}
     call = {name: Tensor(D.FLOAT, shape) for name, shape in shapes.items()} | {"cubeMathType": 1}
     if taken:
@@ -394,7 +394,7 @@ def test_matrices_of_eight_dimensions(product: Product, taken: bool) -> None:
     ],
 )
 def test_sums_of_products_take_shapes_and_formats_as_in_cann(operator: str, shapes: Any, text: str) -> None:
-    """CANN's host code refuses an addend in blocks and copies of the first batch, and looks at no empty result."""
+    """CANN's host code rejects an addend in blocks and copies of the first batch, and looks at no empty result."""
     call: dict[str, Any] = {name: Tensor(D.FLOAT, shape) for name, shape in shapes.items()}
     if text and operator == "addmm":
         call["self"] = Tensor(D.FLOAT, shapes["self"], format=NZ)
@@ -410,7 +410,7 @@ def test_sums_of_products_take_shapes_and_formats_as_in_cann(operator: str, shap
     ("alpha", "dtype", "expected"), [(1, np.bool_, [True, False]), (3, np.int64, [4, 0]), (0.5, np.float32, [1.5, 0])]
 )
 def test_booleans_and_integers_are_multiplied_with_a_vector(alpha: Any, dtype: Any, expected: Any) -> None:
-    """Refused, though the document has them; booleans are not counted, and a factor decides the type."""
+    """Rejected, though the document has them; booleans are not counted, and a factor decides the type."""
     mat, vec = np.array([[1, 1], [0, 0]], bool), np.array([1, 1], bool)
     call: dict[str, Any] = {"self": np.array([1, 0], bool), "mat": mat, "vec": vec, "out": np.zeros(2, dtype)}
     kind = {np.bool_: D.BOOL, np.int64: D.INT64, np.float32: D.FLOAT}[dtype]

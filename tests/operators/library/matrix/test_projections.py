@@ -117,7 +117,7 @@ def test_x_may_have_the_rank_already() -> None:
 
 
 @pytest.mark.parametrize("index", [-2, 4])
-def test_other_indices_are_refused(index: int) -> None:
+def test_other_indices_are_rejected(index: int) -> None:
     with pytest.raises(AclnnError, match=f"indices: expected numbers from -1 to 3, got {index}"):
         _lora(indices=np.array([0, 0, index, 0, 0], np.int32))
 

@@ -261,7 +261,7 @@ def test_matrices_are_the_product_of_their_singular_vectors_and_values(
 
 
 def test_singular_values_alone_need_no_room_for_vectors() -> None:
-    """PyTorch passes tensors of no element; aclnnSvd refused them."""
+    """PyTorch passes tensors of no element; aclnnSvd rejected them."""
     outs = {"sigma": (2,), "u": (0,), "v": (0,)}
     sigma, *_ = _run("svd", {"fullMatrices": False, "computeUV": False}, np.diag([1, 2]).astype(np.float32), outs)
     np.testing.assert_allclose(sigma, [2, 1])

@@ -41,7 +41,7 @@ class TestTransposedProducts(LibraryTests):
         calls={NAME: _call},
         references={NAME: lambda a: torch.einsum("mbk,bkn->mbn", wide(a["x1"]), wide(a["x2"]))},
         default=TRAINED,
-        # Empty tensors are refused; this is the least there may be.
+        # Empty tensors are rejected; this is the least there may be.
         empty={NAME: shape((1, 1, 1), "x1", "x2", "out") | dict.fromkeys(("bias", "scale"))},
         breaks={
             "null": lambda o, name: Break({name: T(D.FLOAT, (N,))}, "null"),

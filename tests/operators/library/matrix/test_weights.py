@@ -405,7 +405,7 @@ def test_how_many_elements_a_weight_takes(name: str, dims: list[int], of: D | No
         ([8, 8], D.INT8, Product.ATLAS_TRAINING, 361001, "product: expected Ascend 950PR / 950DT, Atlas A3"),
     ],
 )
-def test_sizes_that_are_refused(dims: list[int] | None, of: D, product: Product, status: int, text: str) -> None:
+def test_sizes_that_are_rejected(dims: list[int] | None, of: D, product: Product, status: int, text: str) -> None:
     products.set_soc_name(SOC_NAMES[product])
     array = 0 if dims is None else cann.aclCreateIntArray(dims, len(dims))
     assert call_of("aclnnCalculateMatmulWeightSizeV2")(array, of) == (status, 0)
@@ -463,7 +463,7 @@ def test_blocks_follow_from_the_data_types(of: D, additional: int, product: Prod
         ((2, 3), D.INT8, 3, -1, Product.ATLAS_A2, 361001, "dstFormat: expected format ACL_FORMAT_ND"),
     ],
 )
-def test_casts_whose_size_is_refused(
+def test_casts_whose_size_is_rejected(
     dims: tuple[int, ...] | None, of: D, to: int, additional: int, product: Product, status: int, text: str
 ) -> None:
     products.set_soc_name(SOC_NAMES[product])

@@ -44,7 +44,7 @@ class TestFlatQuant(LibraryTests):
         },
         references={NAME: _quantised},
         default=(D.FLOAT16, D.BF16),
-        # Empty tensors are refused.
+        # Empty tensors are rejected.
         empty={
             NAME: {"kroneckerP1": {"shape": (1, 1)}, "kroneckerP2": {"shape": (8, 8)}, "quantScale": {"shape": (1,)}}
             | shape((1, 1, 8), "x")

@@ -106,7 +106,7 @@ class TestNorms(LibraryTests):
 
 
 @pytest.mark.parametrize("change", [{"dtype": D.FLOAT}, {"shape": (3, 70)}])
-def test_a_third_summand_is_judged_first(change: Any) -> None:
+def test_the_third_addend_is_checked_first(change: Any) -> None:
     arguments = {
         name: Tensor(value.dtype, value.shape) if isinstance(value, T) else value
         for name, value in (call(THIRD)(D.FLOAT16) | {"scaleAlg": 7}).items()

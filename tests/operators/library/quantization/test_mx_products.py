@@ -171,8 +171,8 @@ GROUPED_BREAKS: list[tuple[str, Any, int, str]] = [
 
 
 def test_products_of_groups_demand() -> None:
-    """Each check refuses a call that those before it take, and the last call is valid."""
-    refusing = []
+    """Each check rejects a call that those before it take, and the last call is valid."""
+    rejecting = []
     for name, value, code, text in GROUPED_BREAKS:
         arguments = grouped(**{name: value})
         if text == "1 to 1024":
@@ -181,8 +181,8 @@ def test_products_of_groups_demand() -> None:
             prepare(BY_NAME[GROUPED], arguments, AT_950)
         assert caught.value.code == code, (name, text)
         call = Call(BY_NAME[GROUPED], arguments, AT_950)
-        refusing.append(next(check.name for check in call.operator.checks if check.complaint(call)))
-    assert set(refusing) == {check.name for check in BY_NAME[GROUPED].checks}
+        rejecting.append(next(check.name for check in call.operator.checks if check.violation(call)))
+    assert set(rejecting) == {check.name for check in BY_NAME[GROUPED].checks}
     prepare(BY_NAME[GROUPED], grouped(), AT_950)
 
 

@@ -316,7 +316,7 @@ def test_a_scale_comes_back_with_its_offset() -> None:
 
 
 def test_no_numbers_may_have_no_groups() -> None:
-    """They were refused."""
+    """They were rejected."""
     call = {"x": tensor(np.zeros((0, 8), np.float16)), "smoothScalesOptional": tensor(np.zeros((0, 8), np.float16))}
     call |= {
         "groupIndexOptional": tensor(np.zeros(0, np.int32)),

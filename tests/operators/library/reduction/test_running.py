@@ -116,7 +116,7 @@ def test_products_are_of_the_type_of_out_where_dtype_says_none() -> None:
 
 @pytest.mark.parametrize("name", ["cumprod", "inplace_cumprod"])
 @pytest.mark.parametrize(
-    ("axis", "refused"),
+    ("axis", "rejected"),
     [
         (scalar(D.COMPLEX64, 1 + 2j), "ACL_COMPLEX64"),
         (scalar(D.FLOAT, 1), "ACL_FLOAT"),
@@ -124,11 +124,11 @@ def test_products_are_of_the_type_of_out_where_dtype_says_none() -> None:
         (scalar(D.INT32, -2), ""),
     ],
 )
-def test_the_axis_of_a_running_product_is_an_integer(name: str, axis: Scalar, refused: str) -> None:
+def test_the_axis_of_a_running_product_is_an_integer(name: str, axis: Scalar, rejected: str) -> None:
     x = Tensor(D.FLOAT, (2, 3))
     arguments = {"input": x, "axis": axis, **({"dtype": D.FLOAT, "out": x} if name == "cumprod" else {})}
-    if refused:
-        with pytest.raises(AclnnError, match=refused):
+    if rejected:
+        with pytest.raises(AclnnError, match=rejected):
             prepare(BY_NAME[name], arguments, Product.ATLAS_A2)
     else:
         assert prepare(BY_NAME[name], arguments, Product.ATLAS_A2).prepared.plan

@@ -123,10 +123,10 @@ class TestCtc(LibraryTests):
         terms=8,
     )
 
-    def test_products_without_a_kernel_refuse_after_all_checks(self, operator: Operator) -> None:
+    def test_products_without_a_kernel_reject_after_all_checks(self, operator: Operator) -> None:
         """No call of ``ctc_loss`` fits both Ascend 950 and another product: a test of its own has some for each."""
         if operator.name != "ctc_loss":
-            super().test_products_without_a_kernel_refuse_after_all_checks(operator)
+            super().test_products_without_a_kernel_reject_after_all_checks(operator)
 
 
 def _run(

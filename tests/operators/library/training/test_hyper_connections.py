@@ -280,7 +280,7 @@ class TestHyperConnections(LibraryTests):
         empty={
             POST: {name: {"shape": (0, *value.shape[1:])} for name, value in CALLS[POST](D.FLOAT16).items()},
             SINKHORN_BACK: shape((0, 4, 4), "gradOutput", "out") | shape((0,), "normOut", "sumOut"),
-            # The others refuse empty tensors.
+            # The others reject empty tensors.
             **{
                 name: {of: {"shape": value.shape} for of, value in CALLS[name](D.FLOAT).items() if isinstance(value, T)}
                 for name in (SINKHORN, POST_BACK)

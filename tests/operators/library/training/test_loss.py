@@ -310,7 +310,7 @@ def test_a_negative_probability_has_no_divergence() -> None:
 
 
 def test_distances_of_integers_are_exact() -> None:
-    """Integers were refused."""
+    """Integers were rejected."""
     x, y = np.array([2**60 + 1, -5]), np.array([0, 4], np.int32)
     for reduction, out, wanted in ((0, np.zeros(2, np.int64), [2**60 + 1, 9]), (2, np.array(0), 2**60 + 10)):
         assert (

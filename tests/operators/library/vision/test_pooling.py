@@ -260,14 +260,14 @@ class TestPooling(LibraryTests):
         },
     )
 
-    def test_products_without_a_kernel_refuse_after_all_checks(self, operator: Operator) -> None:
+    def test_products_without_a_kernel_reject_after_all_checks(self, operator: Operator) -> None:
         """Of masks Ascend 950 says which function it has instead."""
         if "mask" in operator.name:
             with pytest.raises(AclnnError, match="aclnnMaxPool2dWithIndices") as caught:
                 prepare(operator, described(CALLS[operator.name](D.FLOAT)), Product.ASCEND_950)
             assert caught.value.code == INVALID
         else:
-            super().test_products_without_a_kernel_refuse_after_all_checks(operator)
+            super().test_products_without_a_kernel_reject_after_all_checks(operator)
 
 
 def test_a_mask_leads_gradients_to_the_maxima() -> None:

@@ -170,7 +170,7 @@ def test_rectangles_of_no_image_are_zeros() -> None:
     assert not placed["out"].view.any()
 
 
-def test_an_image_that_there_is_not_is_refused() -> None:
+def test_an_image_that_there_is_not_is_rejected() -> None:
     arrays = {"self": np.ones(PLANES), "boxes": np.tile([2.0, 0, 0, 1, 1], (4, 1)), "out": np.ones((4, 3, *BINS))}
     placed = {name: Placed(array.astype(np.float32), "contiguous") for name, array in arrays.items()}
     for name in ("self", "out"):

@@ -113,6 +113,6 @@ class TestUnpooling(LibraryTests):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_bfloat16_is_refused(name: str) -> None:
+def test_bfloat16_is_rejected(name: str) -> None:
     with pytest.raises(AclnnError, match="expected data type"):
         prepare(BY_NAME[name], described(CALLS[name](D.BF16)), Product.ASCEND_950)

@@ -204,7 +204,7 @@ def _run(name: str, given: Any, out: Any, product: Product = Product.ATLAS_A2, *
 
 
 @pytest.mark.parametrize("name", ["upsample_nearest_exact1d", "upsample_nearest_exact2d"])
-def test_bytes_were_refused_by_the_nearest_centres(name: str) -> None:
+def test_bytes_were_rejected_by_the_nearest_centres(name: str) -> None:
     size, after = BEFORE[_rank(BY_NAME[name])], AFTER[_rank(BY_NAME[name])]
     x = np.resize(np.arange(256), (2, 3, *size)).astype(np.uint8)
     none = {"scales": 0.0, "scalesH": 0.0, "scalesW": 0.0}
@@ -212,14 +212,14 @@ def test_bytes_were_refused_by_the_nearest_centres(name: str) -> None:
     np.testing.assert_array_equal(got, getattr(torch.ops.aten, f"_{name}")(torch.from_numpy(x), after).numpy())
 
 
-def test_lines_of_the_nearest_centres_were_refused_on_ascend_950() -> None:
+def test_lines_of_the_nearest_centres_were_rejected_on_ascend_950() -> None:
     x = np.arange(9, dtype=np.float32).reshape(1, 3, 3)
     out = np.zeros((1, 3, 5), np.float32)
     got = _run("upsample_nearest_exact1d", x, out, Product.ASCEND_950, outputSize=(5,), scales=0.0)
     np.testing.assert_array_equal(got, x[:, :, [0, 0, 1, 2, 2]])
 
 
-def test_a_longer_gradient_of_the_nearest_centres_was_refused() -> None:
+def test_a_longer_gradient_of_the_nearest_centres_was_rejected() -> None:
     """The document's own sample has one, twice as long as ``inputSize`` says."""
     gradient = np.array([[[0, 1]], [[2, 5]]], np.float32)
     numbers = {"outputSize": (2,), "inputSize": (2, 1, 2), "scales": 2.0}
@@ -227,7 +227,7 @@ def test_a_longer_gradient_of_the_nearest_centres_was_refused() -> None:
     np.testing.assert_array_equal(got, [[[1, 0, 0, 0]], [[7, 0, 0, 0]]])
 
 
-def test_further_numbers_in_the_extents_of_planes_were_refused() -> None:
+def test_further_numbers_in_the_extents_of_planes_were_rejected() -> None:
     """CANN's sample makes an array of four numbers of two; what lies beyond is anything."""
     x = np.arange(8, dtype=np.float32).reshape(1, 1, 4, 2)
     numbers = {"outputSize": (8, 4, 0, -7), "alignCorners": True, "scalesH": 0.5, "scalesW": 0.5}

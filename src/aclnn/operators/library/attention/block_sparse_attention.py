@@ -173,7 +173,7 @@ def _key(call: Call) -> str | None:
 def _count(which: int) -> Check:
     name, tensor = _LENGTHS[which], _TENSORS[which]
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got, rows = call[name], call[tensor].shape
         if _is_packed(call):
             samples = len(call[_LENGTHS[0]] or ())
@@ -185,7 +185,7 @@ def _count(which: int) -> Check:
             return None
         return f"{name}: expected lengths from 0 to {rows[2]}, got {extents(got)}"
 
-    return rule(f"lengths of samples: {name}", complain)
+    return rule(f"lengths of samples: {name}", violation)
 
 
 def _mask_shape(call: Call) -> tuple[int, ...]:

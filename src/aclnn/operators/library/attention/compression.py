@@ -39,26 +39,26 @@ def _some_elements(call: Call) -> str | None:
 
 
 def _sequences(name: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         return None if call[name] else f"{name}: expected numbers, got {'null' if call[name] is None else 'none'}"
 
-    return rule(f"ends of sequences: {name}", complain)
+    return rule(f"ends of sequences: {name}", violation)
 
 
 def _rising(name: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         ends, rows = call[name], call["input"].shape[0]
         if ends[-1] == rows and all(0 <= one <= next_one for one, next_one in zip((0, *ends), ends, strict=False)):
             return None
         return f"{name}: expected rising numbers up to {rows} (rows of input), got {extents(ends)}"
 
-    return rule(f"of all rows: {name}", complain)
+    return rule(f"of all rows: {name}", violation)
 
 
 def _sizes(apart: bool) -> Check:
     """Check windows and heads against the kernel's limits; with ``apart``, the stride must be below the window."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         block, stride = call[_BLOCK], call[_STRIDE]
         if block % _UNIT or stride % _UNIT or not 0 < stride <= block - apart or block > _LONGEST:
             beside = "more than" if apart else "at least"
@@ -70,15 +70,15 @@ def _sizes(apart: bool) -> Check:
         limits = f"at most {_MOST_HEADS} heads of a multiple of {_UNIT} elements up to {_WIDEST}"
         return f"input: expected {limits}, got {extents(call['input'].shape)}"
 
-    return rule(f"windows and heads with a kernel: {_BLOCK}", complain)
+    return rule(f"windows and heads with a kernel: {_BLOCK}", violation)
 
 
 def _compressed(name: str, ends: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         expected, got = (len(_starts(call, ends)), *call["input"].shape[1:]), call[name].shape
         return None if got == expected else f"{name}: expected shape {extents(expected)}, got {extents(got)}"
 
-    return rule(f"a row for each window: {name}", complain)
+    return rule(f"a row for each window: {name}", violation)
 
 
 def _work(call: Call) -> Library | None:

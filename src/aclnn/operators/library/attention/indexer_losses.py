@@ -196,13 +196,13 @@ def _gradient_work(names: _Names) -> Callable[[Call], Library | None]:
 def _dimensions(names: _Names, *tensors: str) -> Check:
     """Require the rank of the layout, and no empty dimension."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         layout, got = _layout(names, call), call[name].shape
         if len(got) != len(layout):
             return f"expected {len(layout)} dimensions ({layout}), got {extents(got)}"
         return f"expected no dimension of 0, got {extents(got)}" if has_zero(got) else None
 
-    return each("dimensions of the layout", tensors, complain)
+    return each("dimensions of the layout", tensors, violation)
 
 
 def _ends(names: _Names) -> tuple[Check, ...]:
@@ -211,7 +211,7 @@ def _ends(names: _Names) -> tuple[Check, ...]:
     def of(which: int) -> Callable[[Call], str | None]:
         name = names.lengths[which]
 
-        def complain(call: Call) -> str | None:
+        def violation(call: Call) -> str | None:
             if _layout(names, call) != PACKED:
                 return None
             ends, rows, count = call[name], call[names.indexer[which]].shape[0], len(call[names.lengths[0]] or ())
@@ -221,7 +221,7 @@ def _ends(names: _Names) -> tuple[Check, ...]:
             many = f"{count} " if which else ""
             return f"{name}: expected {many}rising numbers up to {rows} (tokens), got {ends and extents(ends)}"
 
-        return complain
+        return violation
 
     return tuple(rule(f"ends of sequences: {name}", of(which)) for which, name in enumerate(names.lengths))
 

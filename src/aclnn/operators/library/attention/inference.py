@@ -736,10 +736,10 @@ def _operator(
             names, *when = listed.split(" (")
             mine = ", ".join(own[name] for name in names.split(", ") if name in own and name not in ignored)
             if mine and title not in without:
-                yield replace(check, name=f"{title}: {' ('.join((mine, *when))}", complaint=complaint(check))
+                yield replace(check, name=f"{title}: {' ('.join((mine, *when))}", violation=violation(check))
 
-    def complaint(check: Check) -> Callable[[Call], str | None]:
-        return lambda call: None if (text := check.complaint(as_v5(call))) is None else spell(text)
+    def violation(check: Check) -> Callable[[Call], str | None]:
+        return lambda call: None if (text := check.violation(as_v5(call))) is None else spell(text)
 
     def work(call: Call) -> Library | None:
         found = _work(as_v5(call))

@@ -52,7 +52,7 @@ def _gradient(gradient: Any, y: Any, mask: Any, scale: float) -> Any:
 
 
 def _masks(of: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got, scores = call["mask"].shape, call[of].shape
         if got[2:] == scores[2:] and all(a in (1, b) for a, b in zip(got[:2], scores[:2], strict=True)):
             return None
@@ -60,17 +60,17 @@ def _masks(of: str) -> Check:
             f"mask: expected the shape of {of}, {extents(scores)}, or 1 for the first two extents, got {extents(got)}"
         )
 
-    return rule(f"as {of}: mask", complain)
+    return rule(f"as {of}: mask", violation)
 
 
 def _few_scores(of: str) -> Check:
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         got, most = call[name].shape[-1], 8192 if call.product in CLASS_950 else 4096
         return (
             None if 1 <= got <= most else f"expected 1 to {most} scores in a row, got shape {extents(call[name].shape)}"
         )
 
-    return each("scores in a row", (of,), complain)
+    return each("scores in a row", (of,), violation)
 
 
 def _checks(scores: tuple[str, ...], out: str) -> tuple[Check, ...]:

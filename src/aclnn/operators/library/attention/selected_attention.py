@@ -131,7 +131,7 @@ def _blocks(call: Call) -> str | None:
 def _ends(which: int) -> Check:
     name, tensor = _LENGTHS[which], ("query", "key")[which]
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         ends, rows, count = call[name], call[tensor].shape[0], len(call[_LENGTHS[0]] or ())
         rising = ends and all(0 <= one <= after for one, after in zip((0, *ends), (*ends, rows), strict=True))
         if rising and len(ends) == count <= _MOST_SAMPLES:
@@ -139,7 +139,7 @@ def _ends(which: int) -> Check:
         many = f"{count} " if which else f"at most {_MOST_SAMPLES} "
         return f"{name}: expected {many}rising numbers up to {rows} (rows of {tensor}), got {ends and extents(ends)}"
 
-    return rule(f"ends of sequences: {name}", complain)
+    return rule(f"ends of sequences: {name}", violation)
 
 
 def _attention_shape(call: Call) -> tuple[int, ...]:

@@ -140,7 +140,7 @@ class Sequences(NamedTuple):
     def _needed(self, name: str) -> Callable[[Call], str | None]:
         which = 1 if name == self.table else self.lengths.index(name)
 
-        def complain(call: Call) -> str | None:
+        def violation(call: Call) -> str | None:
             layout, is_given = self.layout(call, which), call[name] is not None
             needed = layout == PAGES or (name != self.table and layout == PACKED)
             if needed and not is_given:
@@ -149,7 +149,7 @@ class Sequences(NamedTuple):
                 return f"{name}: expected null ({self.layouts[which]} {layout}), got a tensor"
             return None
 
-        return complain
+        return violation
 
     def _samples(self, call: Call, name: str) -> str | None:
         samples, got, dims = self.samples(call), call[name].shape, 2 if name == self.table else 1

@@ -272,33 +272,33 @@ def _quantized_columns(product: Product) -> list[tuple[D, ...]]:
 def _heads_of(further_950: Sequence[int]) -> Check:
     """Require a number of query heads that the product's kernel supports."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got = call["query"].shape[-2]
         allowed = (*_POWERS, *further_950) if call.product in CLASS_950 else _POWERS
         expected = f"1 to {_MOST_HEADS}" if len(allowed) >= _MOST_HEADS else ", ".join(map(str, sorted(allowed)))
         return None if got in allowed else f"query: expected heads as many as {expected}, got {got}"
 
-    return rule("heads: query", complain)
+    return rule("heads: query", violation)
 
 
 def _elements_are(expected: int, name: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got = call[name].shape[-1]
         return None if got == expected else f"{name}: expected heads of {expected} elements, got {got}"
 
-    return rule(f"elements of a head: {name}", complain)
+    return rule(f"elements of a head: {name}", violation)
 
 
 def _blocks(name: str, allowed: Sequence[int]) -> tuple[Check, ...]:
     """Require a supported number of keys per block; on Ascend 950 it is 1."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got = call[name]
         return None if got in allowed else f"{name}: expected {listing(map(str, allowed))}, got {got}"
 
     return (
         *on(CLASS_950, one_of(name, 1)),
-        *elsewhere(CLASS_950, rule(f"keys of a block: {name}", complain)),
+        *elsewhere(CLASS_950, rule(f"keys of a block: {name}", violation)),
     )
 
 
@@ -310,13 +310,13 @@ def _whole_pages(call: Call) -> str | None:
 
 
 def _numbers(sequences: Sequences) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         tokens, got = sequences.tokens(call), call["sparseIndices"].shape
         if got[:-1] == (*tokens, 1) and got[-1]:
             return None
         return f"sparseIndices: expected shape {extents((*tokens, 1))[:-1]}, …], got {extents(got)}"
 
-    return rule("some numbers for each query: sparseIndices", complain)
+    return rule("some numbers for each query: sparseIndices", violation)
 
 
 def _query_shape(call: Call) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ def _sizes(name: str, most_sequences: int) -> Check:
     limits = f"from 1 to {_MOST_TOKENS} tokens"
     limits += f" of at most {most_sequences} sequences" if most_sequences < _MOST_TOKENS else ""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         tokens, sequences, numbers = call[name].shape
         few = 1 <= tokens * sequences <= _MOST_TOKENS and sequences <= most_sequences
         if few and _FEWEST <= numbers <= _MOST and numbers % _UNIT == 0:
@@ -33,16 +33,16 @@ def _sizes(name: str, most_sequences: int) -> Check:
         expected = f"{limits}, which have a multiple of {_UNIT} from {_FEWEST} to {_MOST} numbers"
         return f"{name}: expected {expected}, got {extents(call[name].shape)}"
 
-    return rule(f"sizes with a kernel: {name}", complain)
+    return rule(f"sizes with a kernel: {name}", violation)
 
 
 def _mask_shape(name: str) -> Check:
-    def complain(call: Call, mask: str) -> str | None:
+    def violation(call: Call, mask: str) -> str | None:
         tokens, sequences, _ = call[name].shape
         got = call[mask].shape
         return None if got == (sequences, tokens) else f"expected shape [{sequences}, {tokens}], got {extents(got)}"
 
-    return each("each token", (_MASK,), complain)
+    return each("each token", (_MASK,), violation)
 
 
 def _later(rows: Any, by: int) -> Any:

@@ -233,13 +233,13 @@ def _groups(call: Call) -> str | None:
 
 
 def _shape_of(name: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         expected, got = _result_shape(call), call[name].shape
         if got == expected and (min(expected[2:]) > 0 or not (call["input"].size and call["weight"].size)):
             return None
         return f"{name}: expected shape {extents(expected)} of at least one window, got {extents(got)}"
 
-    return rule(f"shape of the convolution: {name}", complain)
+    return rule(f"shape of the convolution: {name}", violation)
 
 
 def _nothing(call: Call) -> str | None:
@@ -391,7 +391,7 @@ def _columns(
     def plane(call: Call) -> Shape:
         return tuple(call["inputSize"]) if more else call[given].shape[-2:]
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         shape, got, kernel = call[given].shape, call[out].shape, math.prod(call["kernelSize"])
         rank = 2 if more else 3
         if len(shape) not in (rank, rank + 1) or (more and shape[-2] % kernel):
@@ -438,7 +438,7 @@ def _columns(
             dtype_in(on_950(more_on_950, FLOATING), given),
             same_dtype(out, given),
             rule(f"pairs of numbers: {', '.join(arrays)}", _pairs),
-            rule(f"columns and planes: {given}, {out}", complain),
+            rule(f"columns and planes: {given}, {out}", violation),
         ),
         work=work,
     )

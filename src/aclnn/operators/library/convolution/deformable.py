@@ -50,21 +50,21 @@ def _planes(call: Call) -> str | None:
 
 
 def _steps(name: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got = list(call[name])
         if got[:2] == [1, 1] and min(got[2:]) > 0:
             return None
         return f"{name}: expected 1, 1 and two numbers of at least 1, got {got}"
 
-    return rule(f"1, 1 and two steps: {name}", complain)
+    return rule(f"1, 1 and two steps: {name}", violation)
 
 
 def _length(name: str, expected: int) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got = len(call[name])
         return None if got == expected else f"{name}: expected {expected} numbers, got {got}"
 
-    return rule(f"as many numbers as there must be: {name}", complain)
+    return rule(f"as many numbers as there must be: {name}", violation)
 
 
 def _kernel(call: Call) -> str | None:
@@ -100,13 +100,13 @@ def _attributes(*more: Check) -> tuple[Check, ...]:
 
 
 def _divides(name: str, tensor: str, at: int) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got, groups = call[tensor].shape, call[name]
         return (
             None if got[at] % groups == 0 else f"{tensor}: expected a multiple of {groups} channels, got {extents(got)}"
         )
 
-    return rule(f"of {name}: {tensor}", complain)
+    return rule(f"of {name}: {tensor}", violation)
 
 
 def _quotient(number: int, divisor: int) -> int:
@@ -147,20 +147,20 @@ def _shapes(x: str) -> dict[str, Callable[[Call], Shape]]:
 
 
 def _small(x: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         rows, columns = call[x].shape[2:]
         limits = f"at most {_LARGEST} elements of a channel"
         return None if rows * columns <= _LARGEST else f"{x}: expected {limits}, got {extents(call[x].shape)}"
 
-    return rule(f"at most {_LARGEST} elements: {x}", complain)
+    return rule(f"at most {_LARGEST} elements: {x}", violation)
 
 
 def _few_terms(x: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got = call[_SIZE][0] * call[_SIZE][1] * call[x].shape[1] // call["groups"]
         return None if got <= _MOST_TERMS else f"{x}: expected at most {_MOST_TERMS} terms of a sum, got {got}"
 
-    return rule(f"at most {_MOST_TERMS} terms: {x}", complain)
+    return rule(f"at most {_MOST_TERMS} terms: {x}", violation)
 
 
 def _fitting(x: str, output: str, samples: str, bias: str, *more: Check) -> tuple[Check, ...]:

@@ -45,7 +45,7 @@ def _result_dtype(call: Call, name: str) -> str | None:
 
 
 def _between(name: str, most: str = "") -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got, limit = call[name], None
         if most:
             limit = call["self"].shape[-1] if most == "self" else call[most]
@@ -54,7 +54,7 @@ def _between(name: str, most: str = "") -> Check:
         room = "a positive number" if limit is None else f"a number from 1 to {limit} (of {most})"
         return f"{name}: expected {room}, got {got}"
 
-    return rule(f"between bounds: {name}", complain)
+    return rule(f"between bounds: {name}", violation)
 
 
 def _one_side(call: Call) -> str | None:

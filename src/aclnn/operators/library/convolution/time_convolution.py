@@ -54,11 +54,11 @@ def _length(call: Call, x: str) -> int:
 
 
 def _reach(x: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got = _length(call, x)
         return None if got >= 0 else f"weight: expected at most {got + call['weight'].shape[0]} steps, got {-got} more"
 
-    return rule("within the padded steps: weight", complain)
+    return rule("within the padded steps: weight", violation)
 
 
 def _shapes(x: str, out: str) -> tuple[Check, ...]:

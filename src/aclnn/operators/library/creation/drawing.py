@@ -148,13 +148,13 @@ def _trained_work(call: Call) -> Library | None:
 
 
 def _exact_mask(of: str, mask: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         expected = mask_bytes(call[of].size)
         if call[mask].size == expected:
             return None
         return f"{mask}: expected {expected} elements (a bit for each of {of}), got {extents(call[mask].shape)}"
 
-    return rule(f"a bit for each element: {mask}", complain)
+    return rule(f"a bit for each element: {mask}", violation)
 
 
 def _removed(scale: float) -> float:
@@ -238,12 +238,12 @@ def _rate(call: Call) -> str | None:
 def _ordered(strictly: bool) -> Check:
     words = "less than high" if strictly else "at most high"
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         low, high = call["low"], call["high"]
         fits = low < high if strictly else low <= high
         return None if fits else f"low: expected {words}, {high}, got {low}"
 
-    return rule(f"{words}: low", complain)
+    return rule(f"{words}: low", violation)
 
 
 def _chance(call: Call) -> str | None:

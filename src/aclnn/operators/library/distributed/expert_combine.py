@@ -114,7 +114,7 @@ def _shared_shape(call: Call) -> str | None:
 def _beside_special(name: str) -> Check:
     """Require a tensor, and its shape, if there are experts that need it."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         _, copied, constants = special_experts(call)
         expected = _token_shape(call) if name == _ORIGINAL else (constants, call["expandX"].shape[1])
         got = call[name]
@@ -125,7 +125,7 @@ def _beside_special(name: str) -> Check:
             return None
         return f"{name}: expected shape {extents(expected)}, got {extents(got.shape)}"
 
-    return rule(f"for experts without ranks: {name}", complain)
+    return rule(f"for experts without ranks: {name}", violation)
 
 
 def _assist_size(call: Call) -> int:

@@ -287,7 +287,7 @@ def _all_tokens(call: Call) -> str | None:
 
 
 def _mask(name: str) -> Callable[[Call], str | None]:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         mask, ids = call[name], call["expertIds"].shape
         if mask is None:
             return None
@@ -298,7 +298,7 @@ def _mask(name: str) -> Callable[[Call], str | None]:
             return f"{name}: expected null where ranks have more tokens (globalBs {call['globalBs']}), got an object"
         return None
 
-    return complain
+    return violation
 
 
 def token_checks(mask: str | None) -> tuple[Check, ...]:
@@ -313,7 +313,7 @@ def token_checks(mask: str | None) -> tuple[Check, ...]:
 def hidden(name: str) -> Check:
     """Require a hidden size that the product supports."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got = call[name].shape[1]
         if call.product in _A2:
             known, expected = 0 < got <= 7168 and got % 32 == 0, "a multiple of 32 to 7168"
@@ -323,19 +323,19 @@ def hidden(name: str) -> Check:
             known, expected = 1024 <= got <= 8192, "from 1024 to 8192"
         return None if known else f"{name}: expected {expected} in the second dimension, got {got}"
 
-    return rule(f"known length of tokens: {name}", complain)
+    return rule(f"known length of tokens: {name}", violation)
 
 
 def at_least(what: str, name: str, length: Callable[[Call], int]) -> Check:
     """Require one dimension of at least a length, described by ``what``."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         least, got = length(call), call[name].shape
         return (
             None if got[0] >= least else f"{name}: expected at least {least} in the first dimension, got {extents(got)}"
         )
 
-    return rule(f"{what}: {name}", complain)
+    return rule(f"{what}: {name}", violation)
 
 
 def most_rows(call: Call) -> int:

@@ -82,10 +82,10 @@ def _permuted(call: Call) -> str | None:
 
 
 def _has_counts(name: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         return None if call[name] else f"{name}: expected numbers, got {shown(call[name])}"
 
-    return rule(f"numbers: {name}", complain)
+    return rule(f"numbers: {name}", violation)
 
 
 def _no_tensor(call: Call, name: str) -> str | None:
@@ -132,7 +132,7 @@ def _extents_of(sent: str, received: str, before: bool) -> tuple[Check, ...]:
 
 
 def _count(before: bool) -> Check:
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         expected, got = _weight(call)[0] * call["epWorldSize"], call[name]
         most = 1024 if _direct(call) else 384 if before else 256
         if expected > most:
@@ -141,16 +141,16 @@ def _count(before: bool) -> Check:
             return f"expected {expected} numbers (one for each expert of all ranks), got {len(got)}"
         return None if min(got) >= 0 else f"expected numbers of 0 or more, got {min(got)}"
 
-    return each("one for each expert", _COUNTS, complain)
+    return each("one for each expert", _COUNTS, violation)
 
 
 def _sums(sent: str, received: str) -> Check:
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         tensor = dict(zip(_COUNTS, (sent, received), strict=True))[name]
         expected, got = call[tensor].shape[0], sum(call[name])
         return None if got == expected else f"expected a sum of {expected} (the rows of {tensor}), got {got}"
 
-    return each("sum", _COUNTS, complain)
+    return each("sum", _COUNTS, violation)
 
 
 def _ranks(call: Call) -> str | None:

@@ -85,11 +85,11 @@ MODE = constant_text(
 def known(name: str, *values: object, of: Mapping[Product, Collection[object]] | None = None) -> Check:
     """Require one of these values, or of a product's values, as ``one_of`` does; null is not among them."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         allowed, got = values if of is None else of.get(call.product, (call[name],)), call[name]
         return None if got in allowed else f"{name}: expected {listing(map(repr, allowed))}, got {shown(got)}"
 
-    return rule(f"allowed value: {name}", complain)
+    return rule(f"allowed value: {name}", violation)
 
 
 def in_tiling(*checks: Check) -> tuple[Check, ...]:
@@ -100,10 +100,10 @@ def in_tiling(*checks: Check) -> tuple[Check, ...]:
 def no_null(name: str, code: int = ACLNN_ERR_PARAM_NULLPTR, title: str = "a text") -> Check:
     """Require a non-null text."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         return f"{name}: expected a text, got null" if call[name] is None else None
 
-    return rule(f"{title}: {name}", complain, code)
+    return rule(f"{title}: {name}", violation, code)
 
 
 def _is_turned(call: Call) -> str | None:
@@ -544,11 +544,11 @@ def _bias_beside(call: Call, name: str) -> str | None:
 
 
 def _axes(*expected: int) -> Check:
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         got = tuple(call[name])
         return None if got == expected else f"expected null or {extents(expected)}, got {extents(got)}"
 
-    return each("axes", (_AXES,), complain)
+    return each("axes", (_AXES,), violation)
 
 
 def has_length(call: Call) -> str | None:

@@ -73,7 +73,7 @@ _ALIGNED = {D.INT8: 32, D.INT4: 64}
 def _scale_type(name: str, rows: str) -> Check:
     """Check the type of column scales: plain with row scales or BF16 results, encoded ones otherwise."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         output, got = call["output"].dtype, call[name].dtype
         of_rows = call.arguments.get(rows) is not None
         allowed: Collection[D] = (D.BF16,) if output == D.BF16 else (D.FLOAT,) if of_rows else BITS
@@ -82,7 +82,7 @@ def _scale_type(name: str, rows: str) -> Check:
         expected, beside = listing(each.c_name for each in allowed), f" beside {rows}" if of_rows else ""
         return f"{name}: expected {expected} for {output.c_name}{beside}, got {got.c_name}"
 
-    return rule(f"type beside output: {name}", complain)
+    return rule(f"type beside output: {name}", violation)
 
 
 def scale_shape(call: Call, name: str) -> str | None:

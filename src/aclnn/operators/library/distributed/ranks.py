@@ -32,7 +32,7 @@ def is_group(name: str = "group", counts: Mapping[Product, Collection[int]] | No
         counts: supported numbers of ranks by product; any by default.
     """
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         found = communicators.named(call[name])
         if len(found) == 1:
             size = found[0].size
@@ -47,7 +47,7 @@ def is_group(name: str = "group", counts: Mapping[Product, Collection[int]] | No
         )
         return f"{name}: expected the name of a communicator with a rank on this device, got {call[name]!r}{got}"
 
-    return rule(f"communicator of this device: {name}", complain, ACLNN_ERR_INNER_TILING_ERROR)
+    return rule(f"communicator of this device: {name}", violation, ACLNN_ERR_INNER_TILING_ERROR)
 
 
 def communicator(call: Call, name: str = "group") -> Communicator:

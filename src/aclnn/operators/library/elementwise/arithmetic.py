@@ -114,13 +114,13 @@ def _quotient(dtype: Callable[[Call], D]) -> Callable[[Call], D]:
 
 
 def _alpha(dtype: Callable[[Call], D]) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         computed, mine = dtype(call), call["alpha"].dtype
         if castable(mine, computed) or (computed == D.BOOL and is_integer(mine)):
             return None
         return f"alpha: expected a data type that converts to {computed.c_name} (that of the result), got {mine.c_name}"
 
-    return rule("converts to the result's data type: alpha", complain)
+    return rule("converts to the result's data type: alpha", violation)
 
 
 def _has_type(name: str, out: str) -> Check:
@@ -408,22 +408,22 @@ def _divisive() -> tuple[Operator, ...]:
 
 
 def _no_reciprocals(dtype: Callable[[Call], D]) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         computed, exponent = dtype(call), call["exponent"].value
         if is_floating(computed) or computed in COMPLEX or exponent >= 0:
             return None
         return f"exponent: expected a number of at least 0 for integers, got {exponent}"
 
-    return rule("at least 0 for integers: exponent", complain)
+    return rule("at least 0 for integers: exponent", violation)
 
 
 def _no_truths(first: str, second: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         if {call[first].dtype, call[second].dtype} != {D.BOOL}:
             return None
         return f"{second}: expected another data type than ACL_BOOL (that of {first}), got ACL_BOOL"
 
-    return rule(f"no powers of truth values: {second}", complain)
+    return rule(f"no powers of truth values: {second}", violation)
 
 
 def _powers() -> tuple[Operator, ...]:

@@ -48,11 +48,11 @@ _OUT = Parameter("out", "out", Kind.OUTPUT_LIST, "the results", c_type="const ac
 
 
 def _few(first: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         count = len(call[first])
         return None if count <= _MOST_TENSORS else f"{first}: expected at most {_MOST_TENSORS} tensors, got {count}"
 
-    return rule(f"at most {_MOST_TENSORS} tensors: {first}", complain, _TILING)
+    return rule(f"at most {_MOST_TENSORS} tensors: {first}", violation, _TILING)
 
 
 def _checks(
@@ -96,7 +96,7 @@ _BESIDE: Mapping[D, D] = {D.FLOAT: D.FLOAT, D.BF16: D.FLOAT, D.FLOAT16: D.FLOAT1
 def _beside(first: str, number: Parameter, float_on_950: bool = False) -> Check:
     name = number.name
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         if not call[first]:
             return None
         dtype, got = call[first][0].dtype, call[name].dtype
@@ -109,7 +109,7 @@ def _beside(first: str, number: Parameter, float_on_950: bool = False) -> Check:
             return None
         return f"{name}: expected data type {listing(d.c_name for d in taken)} beside {dtype.c_name}, got {got.c_name}"
 
-    return rule(f"data type beside {first}: {name}", complain)
+    return rule(f"data type beside {first}: {name}", violation)
 
 
 #: Largest numbers.
@@ -131,11 +131,11 @@ def _format_of_x(call: Call, name: str, at: int) -> str | None:
 
 
 def _single(*names: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         name = next((name for name in names if call[name].size != 1), None)
         return None if name is None else f"{name}: expected one element, got shape {extents(call[name].shape)}"
 
-    return rule(f"one element: {', '.join(names)}", complain, _TILING)
+    return rule(f"one element: {', '.join(names)}", violation, _TILING)
 
 
 def _beside_each(call: Call) -> str | None:

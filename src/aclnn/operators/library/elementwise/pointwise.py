@@ -65,7 +65,7 @@ def _joint(*names: str) -> Callable[[Call], D]:
 def _broadcast_to(out: str, *names: str) -> Check:
     """Require the tensors, except null ones, to broadcast together to the shape of out."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         given = [name for name in names if call[name] is not None]
         shapes = [call[name].shape for name in given]
         if broadcast_shape(*shapes) == call[out].shape:
@@ -73,7 +73,7 @@ def _broadcast_to(out: str, *names: str) -> Check:
         texts = " and ".join(map(extents, shapes))
         return f"{given[-1]}: expected shapes that broadcast to {extents(call[out].shape)} (that of {out}), got {texts}"
 
-    return rule(f"broadcast to {out}: {names[-1]}", complain)
+    return rule(f"broadcast to {out}: {names[-1]}", violation)
 
 
 def _fused(

@@ -85,11 +85,11 @@ def _mask_shape(call: Call) -> str | None:
 
 
 def _given_beside(name: str, *others: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         beside = next((other for other in others if call[other] is not None), None)
         return f"{name}: expected an object beside {beside}, got null" if call[name] is None and beside else None
 
-    return rule(f"beside the others: {name}", complain)
+    return rule(f"beside the others: {name}", violation)
 
 
 def _work(call: Call) -> Library | None:

@@ -67,11 +67,11 @@ def _checks(
 def _few(name: str, count: Callable[[Call], int]) -> tuple[Check, ...]:
     """Limit the number of experts per token, except on the 950 class."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got = count(call)
         return None if got <= _MOST_CHOSEN else f"{name}: expected at most {_MOST_CHOSEN} for a token, got {got}"
 
-    return elsewhere(CLASS_950, rule(f"few experts: {name}", complain))
+    return elsewhere(CLASS_950, rule(f"few experts: {name}", violation))
 
 
 def _chosen(call: Call) -> int:

@@ -102,7 +102,7 @@ def _rows(call: Call) -> int:
     return math.prod(call["x"].shape[:-1])
 
 
-def _tokens_complaint(tokens: Sequence[int], by_ends: bool, rows: int) -> str | None:
+def _tokens_violation(tokens: Sequence[int], by_ends: bool, rows: int) -> str | None:
     previous = 0
     for at, count in enumerate(tokens):
         if count < previous:
@@ -116,7 +116,7 @@ def _tokens_complaint(tokens: Sequence[int], by_ends: bool, rows: int) -> str | 
 def _tokens(call: Call) -> str | None:
     if not _experts(call):
         return None
-    return _tokens_complaint([int(count) for count in call[_TOKENS]], _by_ends(call), _rows(call))
+    return _tokens_violation([int(count) for count in call[_TOKENS]], _by_ends(call), _rows(call))
 
 
 def _as_many_dims(call: Call) -> str | None:
@@ -167,11 +167,11 @@ def _columns(call: Call, which: int) -> Shape:
 
 
 def _of_columns(names: tuple[str, str]) -> Check:
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         expected, got = _columns(call, names.index(name)), call[name].shape
         return None if got == expected else f"expected shape {extents(expected)}, got {extents(got)}"
 
-    return each("an element for each column", names, complain)
+    return each("an element for each column", names, violation)
 
 
 def _groups(call: Call, which: int) -> int:
@@ -363,9 +363,9 @@ def _work(call: Call) -> Library | None:
         if not experts:
             return expert(x, of).reshape(dims)
         tokens: list[int] = of.pop(_TOKENS).tolist() if from_tensor else sizes
-        complaint = _tokens_complaint(tokens, by_ends, rows)
-        if complaint is not None:
-            raise IndexError(complaint)
+        violation = _tokens_violation(tokens, by_ends, rows)
+        if violation is not None:
+            raise IndexError(violation)
         ends = np.asarray(tokens) if by_ends else np.cumsum(tokens)
         parts = np.split(x, ends[:-1])
         results = [expert(part, {name: each[at] for name, each in of.items()}) for at, part in enumerate(parts)]

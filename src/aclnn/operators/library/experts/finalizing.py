@@ -145,7 +145,7 @@ def _not_computed(call: Call, name: str) -> str | None:
 
 def _final(name: str, *further: Parameter, tiling: tuple[Check, ...], absent: tuple[str, ...] = ()) -> Operator:
     x1, x2, bias, scales, experts = _NAMES
-    refused = each("not computed", absent, _not_computed)
+    not_computed = each("not computed", absent, _not_computed)
     return Operator(
         name=name,
         function=camel(name),
@@ -174,7 +174,7 @@ def _final(name: str, *further: Parameter, tiling: tuple[Check, ...], absent: tu
                 *(same_dtype(of, "expandedX") for of in (x1, x2, bias)),
                 each("data type beside expandedX", (scales,), _scales_dtype),
                 dtype_in({D.INT32}, experts),
-                *(with_code(ACLNN_ERR_INNER_NULLPTR, refused) if absent else ()),
+                *(with_code(ACLNN_ERR_INNER_NULLPTR, not_computed) if absent else ()),
             ),
         ),
         work=_final_work,

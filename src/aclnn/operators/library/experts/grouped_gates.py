@@ -175,10 +175,10 @@ def _single(call: Call) -> Call:
 
 
 def _of_single(*checks: Check) -> tuple[Check, ...]:
-    def complaint(check: Check) -> Callable[[Call], str | None]:
-        return lambda call: check.complaint(_single(call))
+    def violation(check: Check) -> Callable[[Call], str | None]:
+        return lambda call: check.violation(_single(call))
 
-    return tuple(replace(check, complaint=complaint(check)) for check in checks)
+    return tuple(replace(check, violation=violation(check)) for check in checks)
 
 
 def _alone(call: Call, name: str) -> str | None:

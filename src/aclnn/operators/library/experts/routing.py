@@ -159,10 +159,10 @@ def _expanded_rows(call: Call) -> int:
 def at_least(name: str, least: int) -> Check:
     """Require an attribute of at least this value."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         return None if call[name] >= least else f"{name}: expected at least {least}, got {call[name]}"
 
-    return rule(f"at least {least}: {name}", complain)
+    return rule(f"at least {least}: {name}", violation)
 
 
 def _first_rows(call: Call) -> int:
@@ -320,7 +320,7 @@ def _floating_tokens(call: Call) -> str | None:
 def _scale_shape(experts: Callable[[Call], int]) -> Callable[[Call], str | None]:
     """Return a check of the scales' shape; dynamic scales have one row or one per expert."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         mode, scale = call["quantMode"], call[_SCALE]
         if scale is None:
             return f"{_SCALE}: expected an object with quantMode 0, got null" if mode == _STATIC else None
@@ -333,7 +333,7 @@ def _scale_shape(experts: Callable[[Call], int]) -> Callable[[Call], str | None]
         expected = listing(map(extents, dict.fromkeys(allowed)))
         return f"{_SCALE}: expected shape {expected} with quantMode {mode}, got {extents(scale.shape)}"
 
-    return complain
+    return violation
 
 
 def _offset_shape(call: Call) -> str | None:

@@ -48,22 +48,22 @@ _FLAGS, _PLACES = (D.INT8, D.BOOL), (D.INT32,)
 def _like_tokens(tokens: str, *names: str) -> Check:
     """Require the tokens' data type; float32 is allowed beside bfloat16."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         theirs, got = call[tokens].dtype, call[name].dtype
         if got == theirs or (theirs, got) == (D.BF16, D.FLOAT):
             return None
         return f"expected data type {theirs.c_name} (that of {tokens}), or ACL_FLOAT beside ACL_BF16, got {got.c_name}"
 
-    return each(f"data type beside {tokens}", names, complain)
+    return each(f"data type beside {tokens}", names, violation)
 
 
 def _given(name: str) -> Check:
     """Require an argument whose absence the tiling function reports."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         return f"{name}: expected an object, got null" if call[name] is None else None
 
-    return rule(f"given: {name}", complain)
+    return rule(f"given: {name}", violation)
 
 
 def _beside(name: str, *checks: Check) -> tuple[Check, ...]:

@@ -112,12 +112,12 @@ def _moved(
 
 
 def _dimensions(name: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         rank = max(len(call["self"].shape), 1)
         wrong = next((dim for dim in call[name] if not -rank <= dim < rank), None)
         return None if wrong is None else f"{name}: expected dimensions from {-rank} to {rank - 1}, got {wrong}"
 
-    return rule(f"dimensions of self: {name}", complain)
+    return rule(f"dimensions of self: {name}", violation)
 
 
 def _every_dimension(call: Call) -> str | None:
@@ -443,7 +443,7 @@ def _repeating_pad(kind: str, rank: int) -> tuple[Operator, Operator]:
         return None
 
     def samples_only(backward: bool) -> Check:
-        def complain(call: Call) -> str | None:
+        def violation(call: Call) -> str | None:
             shape = call["self"].shape
             empty = has_zero(shape) or has_zero(call["gradOutput" if backward else "out"].shape)
             batched = len(shape) == rank + 2 or (backward and kind != "replication")
@@ -451,7 +451,7 @@ def _repeating_pad(kind: str, rank: int) -> tuple[Operator, Operator]:
                 return None
             return f"self: expected elements, or no sample of {rank + 2} dimensions, got shape {extents(shape)}"
 
-        return rule("elements of each sample: self", complain)
+        return rule("elements of each sample: self", violation)
 
     def pad(self: Any, numbers: Sequence[int]) -> Any:
         for dim, (before, after) in enumerate(_margins(numbers, self.ndim)):

@@ -211,7 +211,7 @@ def _put_work(call: Call) -> Library | None:
 def _within(name: str, *others: str) -> Check:
     """Require an index with the tensor's rank, and extents within its own (except along dim) and the others'."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         shape, got = call[name].shape or (1,), call["index"].shape or (1,)
         if len(got) != len(shape):
             return f"index: expected {len(shape)} dimensions (as {name}), got {len(got)}: {extents(got)}"
@@ -226,7 +226,7 @@ def _within(name: str, *others: str) -> Check:
             return None
         return f"index: expected extents within {extents(shape)} (those of {name}), got {extents(got)}"
 
-    return rule(f"within {name}: index", complain)
+    return rule(f"within {name}: index", violation)
 
 
 def _corner(values: Any, shape: tuple[int, ...], along: int | None = None) -> Any:
@@ -572,13 +572,13 @@ def _filled_by_array(product: Product) -> Collection[D]:
 
 
 def _known_places(first: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         shape, dim = call[first].shape or (1,), call["dim"]
         extent = shape[dim % len(shape)]
         wrong = next((at for at in call["index"] if not -extent <= at < extent), None)
         return None if wrong is None else f"index: expected from {-extent} to {extent - 1}, got {wrong}"
 
-    return rule(f"within {first}: index", complain)
+    return rule(f"within {first}: index", violation)
 
 
 def _index_fill(name: str, summary: str, first: Parameter, by_tensor: bool) -> Operator:

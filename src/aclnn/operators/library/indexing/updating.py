@@ -73,11 +73,11 @@ def _depth(call: Call) -> int:
 
 
 def _depth_fits(most: int) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         limit, got = min(most, len(_elements(call))), _depth(call)
         return None if 1 <= got <= limit else f"indices: expected from 1 to {limit} in the last dimension, got {got}"
 
-    return rule("indices of so many dimensions: indices", complain)
+    return rule("indices of so many dimensions: indices", violation)
 
 
 def _updates_shape(call: Call) -> tuple[int, ...]:
@@ -111,13 +111,13 @@ _SLIDING = {
 
 
 def _as_many_dims(of: str) -> Check:
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         expected, shape = len(call[of].shape), call[name].shape
         if len(shape) == expected:
             return None
         return f"expected {expected} dimensions (those of {of}), got {len(shape)}: {extents(shape)}"
 
-    return each(f"as many dimensions as {of}", ("updates",), complain)
+    return each(f"as many dimensions as {of}", ("updates",), violation)
 
 
 def _single_sample(call: Call, name: str) -> str | None:
@@ -128,13 +128,13 @@ def _single_sample(call: Call, name: str) -> str | None:
 
 
 def _axis_beyond_samples(of: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         rank, got = len(call[of].shape), call["axis"]
         if 0 < abs(got) < rank:
             return None
         return f"axis: expected from {1 - rank} to {rank - 1}, and not 0, got {got}"
 
-    return rule("a dimension but the first: axis", complain)
+    return rule("a dimension but the first: axis", violation)
 
 
 def _an_index_each(call: Call, name: str) -> str | None:

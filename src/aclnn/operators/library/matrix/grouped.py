@@ -143,7 +143,7 @@ def _with_nulls(call: Call) -> Call:
 
 def _of_given_lists(check: Check) -> Check:
     """Apply the check to the call without absent lists."""
-    return replace(check, complaint=lambda call: check.complaint(_with_nulls(call)))
+    return replace(check, violation=lambda call: check.violation(_with_nulls(call)))
 
 
 def _few(call: Call, name: str) -> str | None:

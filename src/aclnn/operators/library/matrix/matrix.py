@@ -94,13 +94,13 @@ def _cube(first: str, second: str) -> Check:
 
 
 def _keeps_dtype(first: str, out: str = "out") -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         keeps = call["cubeMathType"] == KEEP_DTYPE and call[first].dtype == D.FLOAT
         if not keeps or call[out].dtype != D.FLOAT16:
             return None
         return f"{out}: expected data type ACL_FLOAT (that of {first}, which cubeMathType 0 keeps), got ACL_FLOAT16"
 
-    return rule(f"keeps the data type: {out}", complain)
+    return rule(f"keeps the data type: {out}", violation)
 
 
 def _types(first: str, second: str) -> tuple[Check, ...]:
@@ -113,13 +113,13 @@ def _padded(first: Shape, second: Shape) -> tuple[Shape, Shape]:
 
 
 def _inner(first: str, second: str, shapes: Shapes | None = None) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         left, right = _padded(*(shapes(call) if shapes else (call[first].shape, call[second].shape)))
         if left[-1] == right[-2]:
             return None
         return f"{second}: expected {left[-1]} rows (the columns of {first}), got shape {extents(call[second].shape)}"
 
-    return rule(f"as many rows as {first} has columns: {second}", complain)
+    return rule(f"as many rows as {first} has columns: {second}", violation)
 
 
 def _batches(call: Call) -> str | None:
@@ -150,13 +150,13 @@ def _shape_of(
 ) -> Check:
     """Require the shape of a product; if that is empty, some functions accept any empty shape."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         expected, got = shape(call), call[out].shape
         if got == expected or (or_empty and has_zero(expected) and has_zero(got)):
             return None
         return f"{out}: expected shape {extents(expected)} (of the product of {first} and {second}), got {extents(got)}"
 
-    return rule(f"shape of the product: {out}", complain)
+    return rule(f"shape of the product: {out}", violation)
 
 
 def _operand_ranks(call: Call) -> str | None:
@@ -169,13 +169,13 @@ def _operand_ranks(call: Call) -> str | None:
 
 
 def _broadcasts_to(what: str, shape: Callable[[Call], Shape], name: str = "self") -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         mine, expected = call[name].shape, shape(call)
         if broadcast_shape(mine, expected) == expected:
             return None
         return f"{name}: expected a shape that broadcasts to {extents(expected)} (that of {what}), got {extents(mine)}"
 
-    return rule(f"broadcasts to {what}: {name}", complain)
+    return rule(f"broadcasts to {what}: {name}", violation)
 
 
 _FITS_OUT = _broadcasts_to("out", lambda call: call["out"].shape)
@@ -207,13 +207,13 @@ def _cross_work(call: Call) -> Library | None:
 def _batches_of(first: str, second: str, of_first: bool = False) -> Check:
     """Require equally many matrices in two batches, or one: in the second only if the first has the result's."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         expected, got = call[first].shape[0], call[second].shape[0]
         if got in (expected, 1) or (expected == 1 and not of_first):
             return None
         return f"{second}: expected {expected} matrices (as many as in {first}) or 1, got {got}"
 
-    return rule(f"as many matrices as {first}: {second}", complain)
+    return rule(f"as many matrices as {first}: {second}", violation)
 
 
 def _empty_with_product(call: Call) -> str | None:

@@ -48,19 +48,19 @@ Shape = tuple[int, ...]
 
 
 def _square(name: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         rows, columns = call[name].shape[-2:]
         return None if rows == columns else f"{name}: expected as many columns as rows, got {rows} by {columns}"
 
-    return rule(f"square: {name}", complain)
+    return rule(f"square: {name}", violation)
 
 
 def _matrices(*names: str) -> Check:
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         shape = call[name].shape
         return None if len(shape) > 1 else f"expected at least 2 dimensions, got shape {extents(shape)}"
 
-    return each("at least 2 dimensions", names, complain)
+    return each("at least 2 dimensions", names, violation)
 
 
 def _rows(call: Call) -> str | None:

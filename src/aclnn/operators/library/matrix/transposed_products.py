@@ -89,14 +89,14 @@ def _result(call: Call) -> tuple[int, ...]:
 
 
 def _order(name: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         given = None if call[name] is None else tuple(call[name])
         if given in _ORDERS[name]:
             return None
         expected = " or ".join(map(extents, _ORDERS[name]))
         return f"{name}: expected {expected}, got {'null' if given is None else extents(given)}"
 
-    return rule(f"an order of dimensions: {name}", complain)
+    return rule(f"an order of dimensions: {name}", violation)
 
 
 def _work(call: Call) -> Library:

@@ -76,7 +76,7 @@ def cast_dtypes(product: Product) -> tuple[D, ...]:
     return _CAST_DTYPES if product in CLASS_950 else (*_CAST_DTYPES, D.UINT8, D.UINT32)
 
 
-def cast_format_complaint(got: int) -> str | None:
+def cast_format_violation(got: int) -> str | None:
     """Return an error text for a format that aclnnNpuFormatCast does not support, else None."""
     if got in _CAST_FORMATS:
         return None
@@ -494,7 +494,7 @@ OPERATORS = (
             same_dtype("dstTensor", "srcTensor"),
             dims_between(2, 6, "srcTensor"),
             same_shape("dstTensor", "srcTensor"),
-            each("format", ("srcTensor", "dstTensor"), lambda call, name: cast_format_complaint(call[name].format)),
+            each("format", ("srcTensor", "dstTensor"), lambda call, name: cast_format_violation(call[name].format)),
         ),
         # As for aclnnTransMatmulWeight: no order but the old one suits programs that read under either label.
         work=lambda call: Library(lambda weight: weight, ("srcTensor",), ("dstTensor",)),

@@ -69,36 +69,36 @@ def _product_shape(call: Call) -> Shape:
 def _pairs(name: str, x: str) -> Check:
     """Require scales of the columns of a matrix in storage order."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         expected, got = pairs_shape(_stored(call, x), 0), _stored(call, name)
         if got == expected:
             return None
         return f"{name}: expected shape {extents(expected)} (two for two blocks) in memory, got {extents(got)}"
 
-    return rule(f"two for two blocks in memory: {name}", complain)
+    return rule(f"two for two blocks in memory: {name}", violation)
 
 
 def _transposition(x: str, expected: bool) -> Check:
     """Require a transposition flag; a transposed view counts as well."""
     name = f"transpose{x.upper()}"
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         turned = _is_turned(call, x)
         if call[name] ^ turned == expected:
             return None
         return f"{name}: expected {expected ^ turned} beside strides {extents(call[x].strides)}, got {call[name]}"
 
-    return rule(f"transposed: {name}", complain)
+    return rule(f"transposed: {name}", violation)
 
 
 def _objects(*names: str) -> Check:
     """Require non-null objects; null is an invalid argument here."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         missing = next((name for name in names if call[name] is None), None)
         return missing and f"{missing}: expected an object, got null"
 
-    return rule(f"an object: {', '.join(names)}", complain)
+    return rule(f"an object: {', '.join(names)}", violation)
 
 
 def _as_many_rows(call: Call) -> str | None:

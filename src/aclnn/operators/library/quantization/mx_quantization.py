@@ -104,25 +104,25 @@ def scales_out(name: str, axis: str) -> Parameter:
 def rounding(output: str, name: str = ROUNDING, *absent: None) -> tuple[Check, ...]:
     """Require a rounding mode that the output's format supports; null is accepted if ``absent`` contains None."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got, of = call[name], call[output].dtype
         if got in (*absent, "rint") or of in FOUR_BITS:
             return None
         return f"{name}: expected rint beside {of.c_name} ({output}), got {got}"
 
-    return one_of(name, *absent, *ROUNDINGS), rule(f"rint of eight bits: {name}", complain)
+    return one_of(name, *absent, *ROUNDINGS), rule(f"rint of eight bits: {name}", violation)
 
 
 def algorithm(output: str, allowed: Mapping[D, tuple[int, ...]]) -> Check:
     """Require a rule for scales that the output's format supports."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got, of = call["scaleAlg"], call[output].dtype
         if got in allowed[of]:
             return None
         return f"scaleAlg: expected {listing(map(str, allowed[of]))} beside {of.c_name} ({output}), got {got}"
 
-    return rule("scales of the format: scaleAlg", complain)
+    return rule("scales of the format: scaleAlg", violation)
 
 
 def _range(call: Call) -> str | None:

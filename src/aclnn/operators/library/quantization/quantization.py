@@ -95,7 +95,7 @@ def dynamically(numbers: Any, axis: int | None, dtype: D) -> tuple[Any, Any]:
 def quantized_shape(x: str, *names: str) -> Check:
     """Require the shape of another tensor; INT32 has an eighth of its last dimension."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         words, expected, got = call[name].dtype == D.INT32, call[x].shape, call[name].shape
         whole = (*got[:-1], IN_INT32 * got[-1]) if words and got else got
         if whole == expected:
@@ -103,13 +103,13 @@ def quantized_shape(x: str, *names: str) -> Check:
         eighth = ", its last dimension an eighth in ACL_INT32" if words else ""
         return f"expected shape {extents(expected)} (that of {x}{eighth}), got {extents(got)}"
 
-    return each(f"shape of {x}", names, complain)
+    return each(f"shape of {x}", names, violation)
 
 
 def whole_bytes(*names: str) -> Check:
     """Require rows of 4-bit tensors to fill whole bytes, contiguously."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         tensor = call[name]
         if tensor.dtype.bits != 4:
             return None
@@ -118,7 +118,7 @@ def whole_bytes(*names: str) -> Check:
             return f"expected an even last dimension of {of}, got {extents(tensor.shape)}"
         return None if tensor.is_contiguous else f"expected contiguous {of}, got strides {extents(tensor.strides)}"
 
-    return each("whole bytes", names, complain)
+    return each("whole bytes", names, violation)
 
 
 def _dtype_of_scale(call: Call, name: str) -> str | None:
@@ -129,11 +129,11 @@ def _dtype_of_scale(call: Call, name: str) -> str | None:
 def is_dtype(attribute: str, name: str) -> Check:
     """Require an attribute to equal a tensor's data type."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         expected, got = call[name].dtype, call[attribute]
         return None if got == expected else f"{attribute}: expected {int(expected)} (that of {name}), got {got}"
 
-    return rule(f"data type of {name}: {attribute}", complain)
+    return rule(f"data type of {name}: {attribute}", violation)
 
 
 def _axis(call: Call) -> str | None:

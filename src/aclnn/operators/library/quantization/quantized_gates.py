@@ -106,26 +106,26 @@ def _by_rows(factors: Any, ends: Any, rows: int) -> Any:
 def _multiple(what: str, of: Callable[[Call], int], only: str = "") -> Check:
     """Require x's last dimension to be a multiple."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         shape, number = call["x"].shape, of(call)
         if shape[-1] % number == 0:
             return None
         return f"x: expected a last dimension that is a multiple of {number}{only}, got {extents(shape)}"
 
-    return rule(f"{what}: x", complain)
+    return rule(f"{what}: x", violation)
 
 
 def _one_or_columns(*names: str) -> Check:
     """Require one number, or one per column of the result, for each group."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         groups, columns, got = _group_count(call), _half(call)[-1], call[name].size
         if got in (groups, groups * columns):
             return None
         expected = listing(map(str, dict.fromkeys((groups, groups * columns))))
         return f"expected {expected} elements (1 or {columns} for each of {groups} groups), got {got}"
 
-    return each("one, or one of each column", names, complain)
+    return each("one, or one of each column", names, violation)
 
 
 def _float(*names: str) -> Check:

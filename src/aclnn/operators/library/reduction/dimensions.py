@@ -36,7 +36,7 @@ def reduced(call: Call, dims: str, keep: str) -> Shape:
 def valid_dims(dims: str) -> Check:
     """Require distinct dimensions of self."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         rank = max(len(call["self"].shape), 1)
         given = call[dims] or ()
         wrong = next((dim for dim in given if not -rank <= dim < rank), None)
@@ -45,20 +45,20 @@ def valid_dims(dims: str) -> Check:
         repeated = max(Counter(dim % rank for dim in given).values(), default=1) > 1
         return f"{dims}: expected each dimension once, got {extents(given)}" if repeated else None
 
-    return rule(f"dimensions of self, each once: {dims}", complain)
+    return rule(f"dimensions of self, each once: {dims}", violation)
 
 
 def elements_along(dims: str) -> Check:
     """Require each given dimension to be non-empty."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         shape, given = call["self"].shape, call[dims]
         listed = (given,) if isinstance(given, int) else given
         if shape and has_zero([shape[dim] for dim in listed]):
             return f"self: expected elements along {dims}, got shape {extents(shape)}"
         return None
 
-    return rule(f"elements along {dims}: self", complain)
+    return rule(f"elements along {dims}: self", violation)
 
 
 def reduced_shape(dims: str, keep: str, *names: str, exact: bool = False) -> Check:
@@ -67,7 +67,7 @@ def reduced_shape(dims: str, keep: str, *names: str, exact: bool = False) -> Che
     Unless ``exact``, a single number fits any one-element shape, and an empty result any shape.
     """
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         expected = reduced(call, dims, keep)
         for name in names or ("out",):
             got = call[name].shape
@@ -76,21 +76,21 @@ def reduced_shape(dims: str, keep: str, *names: str, exact: bool = False) -> Che
                 return f"{name}: expected shape {extents(expected)} (self reduced over {dims}), got {extents(got)}"
         return None
 
-    return rule(f"reduced shape: {', '.join(names or ('out',))}", complain)
+    return rule(f"reduced shape: {', '.join(names or ('out',))}", violation)
 
 
 def listed_dtype(dtypes: Collection[D] | Callable[[Product], Collection[D]]) -> Check:
     """Require the argument dtype to be one of these, which may depend on the product."""
     allowed = dtypes if callable(dtypes) else where_supported(dtypes)
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         return (
             None
             if call["dtype"] in allowed(call.product)
             else (f"dtype: expected a data type that {call.operator.function} takes, got {call['dtype'].c_name}")
         )
 
-    return rule("data type: dtype", complain)
+    return rule("data type: dtype", violation)
 
 
 def of_dtype(call: Call) -> str | None:
@@ -116,7 +116,7 @@ def kept(name: str) -> Parameter:
 def one_element(name: str) -> Check:
     """Require one element, in any shape."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got = call[name]
         return (
             None
@@ -124,7 +124,7 @@ def one_element(name: str) -> Check:
             else f"{name}: expected one element, got shape {extents(got.shape)}"
         )
 
-    return rule(f"one element: {name}", complain)
+    return rule(f"one element: {name}", violation)
 
 
 DIMS = Parameter("dim", "dim", Kind.INT_ARRAY, "the dimensions to reduce; none: all")

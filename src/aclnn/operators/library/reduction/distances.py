@@ -121,11 +121,11 @@ def _renormed(self: Any, p: Any, most: Any, dim: int) -> Any:
 
 
 def _not_negative(name: str, *but: float) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got = call[name] if isinstance(call[name], float) else float(call[name].value)
         return None if got >= 0 or got in but else f"{name}: expected a number of at least 0, got {got}"
 
-    return rule(f"at least 0: {name}", complain)
+    return rule(f"at least 0: {name}", violation)
 
 
 def _batches(call: Call) -> tuple[int, ...] | None:

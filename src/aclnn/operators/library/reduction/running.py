@@ -57,11 +57,11 @@ def _number(call: Call, name: str) -> int:
 
 
 def _in_range(name: str, first: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         rank, got = max(len(call[first].shape), 1), _number(call, name)
         return None if -rank <= got < rank else f"{name}: expected an integer from {-rank} to {rank - 1}, got {got}"
 
-    return rule(f"dimension: {name}", complain)
+    return rule(f"dimension: {name}", violation)
 
 
 def _own_type_or_dtype(call: Call) -> str | None:

@@ -46,13 +46,13 @@ def _wide(arrays: Sequence[Any]) -> list[Any]:
 def _rows(state: str, widths: Mapping[str, int]) -> Check:
     """Require shapes of rows with multiples of ``state``'s width, as many as ``state`` has; biases are one row."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         batch, width = call[state].shape
         row, got = widths[name] * width, call[name].shape
         expected: Shape = (row,) if "Bias" in name else (batch, row)
         return None if got == expected else f"expected shape {extents(expected)} (by {state}), got {extents(got)}"
 
-    return each(f"rows by {state}", tuple(widths), complain)
+    return each(f"rows by {state}", tuple(widths), violation)
 
 
 def _both(call: Call) -> str | None:

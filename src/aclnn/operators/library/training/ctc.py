@@ -184,14 +184,14 @@ def _class(call: Call) -> str | None:
 
 
 def _lengths(name: str, most: Callable[[Call], int | None]) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got, batch, limit = call[name], _batch(call), most(call)
         if len(got) == batch and all(0 <= length <= (length if limit is None else limit) for length in got):
             return None
         upper = "up" if limit is None else f"to {limit}"
         return f"{name}: expected {batch} numbers from 0 {upper}, got {extents(got)}"
 
-    return rule(f"one for each sample: {name}", complain)
+    return rule(f"one for each sample: {name}", violation)
 
 
 def _targets(call: Call) -> str | None:

@@ -47,13 +47,13 @@ _GRADIENTS = ("gradX", "gradHRes", "gradHOut", "gradHPost")
 
 
 def _square(name: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got = call[name].shape[-2:]
         if got[0] == got[1] and got[0] in _STREAMS:
             return None
         return f"{name}: expected matrices of 4, 6 or 8 rows and columns, got {extents(call[name].shape)}"
 
-    return rule(f"square matrices: {name}", complain)
+    return rule(f"square matrices: {name}", violation)
 
 
 def _iterations(call: Call) -> str | None:

@@ -88,7 +88,7 @@ def _samples(call: Call) -> str | None:
 
 
 def _one_or_samples(name: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got = call[name].shape
         if _per_sample(call):
             expected = call["self"].shape[:1]
@@ -96,7 +96,7 @@ def _one_or_samples(name: str) -> Check:
         single = call[name].size == 1 and len(got) <= 1
         return None if single else f"{name}: expected one element, got shape {extents(got)}"
 
-    return rule(f"one element, or one a sample: {name}", complain)
+    return rule(f"one element, or one a sample: {name}", violation)
 
 
 def _classes(call: Call) -> str | None:
@@ -180,11 +180,11 @@ def _planes(call: Call) -> str | None:
 
 
 def _one_or_pixels(name: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         expected, got = call["target"].shape if call["reduction"] == _NONE else (), call[name].shape
         return None if got == expected else f"{name}: expected shape {extents(expected)}, got {extents(got)}"
 
-    return rule(f"one element, or one a pixel: {name}", complain)
+    return rule(f"one element, or one a pixel: {name}", violation)
 
 
 def _nll2d(self: Any, target: Any, weight: Any, reduction: int, ignored: int) -> tuple[Any, Any]:
@@ -371,13 +371,13 @@ def _distances(call: Call) -> str | None:
 
 
 def _broadcasts_to_self(*names: str) -> Check:
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         expected, got = call["self"].shape, call[name].shape
         if broadcast_shape(expected, got) == expected:
             return None
         return f"expected a shape that broadcasts to {extents(expected)} (that of self), got {extents(got)}"
 
-    return each("broadcasts to self", names, complain)
+    return each("broadcasts to self", names, violation)
 
 
 def _weighted(losses: Any, weight: Any) -> Any:

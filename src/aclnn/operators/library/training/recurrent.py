@@ -324,17 +324,17 @@ def _shapes(cell: Cell, names: Sequence[str]) -> Callable[[Call], str | None]:
             for at, tensor in enumerate(call[name] or ()):
                 yield f"{name}[{at}]", tensor, (form.time, form.batch, form.hidden)
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         for name, tensor, shape in expected(call):
             if tensor.shape != shape:
                 return f"{name}: expected shape {extents(shape)} (of the layers), got {extents(tensor.shape)}"
         return None
 
-    return complain
+    return violation
 
 
 def _counts(cell: Cell, names: Sequence[str]) -> Callable[[Call], str | None]:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         shape, sizes = call["input"].shape, call[_sizes_name(call)]
         wanted_dims = 3 if sizes is None else 2
         if len(shape) != wanted_dims:
@@ -353,7 +353,7 @@ def _counts(cell: Cell, names: Sequence[str]) -> Callable[[Call], str | None]:
             return f"hx: expected 2 tensors, got {len(call['hx'])}"
         return None
 
-    return complain
+    return violation
 
 
 def _steps(call: Call, name: str) -> str | None:
@@ -362,11 +362,11 @@ def _steps(call: Call, name: str) -> str | None:
 
 
 def _unpacked(name: str) -> Callable[[Call], str | None]:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         given = call[name]
         return None if given is None else f"{name}: expected null (sequences of one length), got {extents(given.shape)}"
 
-    return complain
+    return violation
 
 
 def _list(name: str, meaning: str, kind: Kind = Kind.INPUT_LIST, optional: bool = False) -> Parameter:
@@ -581,7 +581,7 @@ def _dynamic_shapes(call: Call) -> dict[str, Shape]:
     return found | dict.fromkeys((*_STATES.split(), "tanhct", "h", "c", "dy", "seq_length"), (time, batch, hidden))
 
 
-def _dynamic_complaint(call: Call) -> str | None:
+def _dynamic_violation(call: Call) -> str | None:
     if len(call["x"].shape) != 3 or len(call["init_h"].shape) not in (2, 3):
         got = f"{extents(call['x'].shape)} and {extents(call['init_h'].shape)}"
         return f"x: expected 3 dimensions, and 2 or 3 of init_h, got {got}"
@@ -629,7 +629,7 @@ def _dynamic_operator(
                 dtype_in(where_supported((*_TYPES, D.BF16)), *taken, "seq_length", *written),
                 one_of("gate_order", *_ORDERS),
                 one_of("direction", *_DIRECTIONS),
-                rule("shapes of the layer", _dynamic_complaint),
+                rule("shapes of the layer", _dynamic_violation),
             ),
             work,
             (*_TYPES, D.BF16),

@@ -350,27 +350,27 @@ def _numbers(call: Call) -> str | None:
 
 
 def _length(name: str, *lengths: int) -> Check:
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         got = len(call[name])
         return None if got in lengths else f"expected {listing(map(str, lengths))} numbers, got {got}"
 
-    return each("length", (name,), complain)
+    return each("length", (name,), violation)
 
 
 def _at_least(least: int, *names: str) -> Check:
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         got = list(call[name])
         return f"expected numbers of at least {least}, got {got}" if any(number < least for number in got) else None
 
-    return each(f"at least {least}", names, complain)
+    return each(f"at least {least}", names, violation)
 
 
 def _undilated(name: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got = list(call[name])
         return f"{name}: expected only 1, got {got}" if any(number != 1 for number in got) else None
 
-    return rule(f"only 1: {name}", complain)
+    return rule(f"only 1: {name}", violation)
 
 
 def _within_volume(call: Call) -> str | None:
@@ -425,7 +425,7 @@ _SIZES = rule("sizes of windows: kernelSize, stride, padding", _numbers)
 
 
 def _pooled(*names: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         expected = _pooled_shape(call)
         for name in names:
             got = call[name].shape
@@ -433,7 +433,7 @@ def _pooled(*names: str) -> Check:
                 return f"{name}: expected shape {extents(expected)} of at least one window, got {extents(got)}"
         return None
 
-    return rule(f"shape of the windows: {', '.join(names)}", complain)
+    return rule(f"shape of the windows: {', '.join(names)}", violation)
 
 
 def _mask(call: Call) -> str | None:
@@ -443,7 +443,7 @@ def _mask(call: Call) -> str | None:
 
 
 def _given_plane(*names: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         plane, shape, rank = tuple(call["outputSize"]), call["self"].shape, _rank(call)
         if len(plane) != rank or min(plane) < 1:
             return f"outputSize: expected {rank} numbers of at least 1, got {list(plane)}"
@@ -453,7 +453,7 @@ def _given_plane(*names: str) -> Check:
                 return f"{name}: expected shape {extents(expected)}, got {extents(got)}"
         return None
 
-    return rule(f"the plane that is wanted: outputSize, {', '.join(names)}", complain)
+    return rule(f"the plane that is wanted: outputSize, {', '.join(names)}", violation)
 
 
 def _same_planes(call: Call) -> str | None:

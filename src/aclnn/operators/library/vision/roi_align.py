@@ -137,11 +137,11 @@ def _formats(planes: Sequence[str], others: Sequence[str]) -> tuple[Check, ...]:
 
 
 def _row_of(rois: str, columns: int) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got = call[rois].shape
         return None if got[1] == columns else f"{rois}: expected rows of {columns} numbers, got shape {extents(got)}"
 
-    return rule(f"{columns} numbers in a row: {rois}", complain)
+    return rule(f"{columns} numbers in a row: {rois}", violation)
 
 
 def _some_scale(call: Call) -> str | None:

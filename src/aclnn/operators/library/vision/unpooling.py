@@ -72,14 +72,14 @@ def _elements(call: Call) -> str | None:
 
 
 def _sizes(rank: int, name: str, least: int | None) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got = call[name]
         if len(got) == rank and (least is None or min(got) >= least):
             return None
         at_least = "" if least is None else f" of at least {least}"
         return f"{name}: expected {rank} numbers{at_least}, got {extents(got)}"
 
-    return rule(f"{rank} numbers: {name}", complain)
+    return rule(f"{rank} numbers: {name}", violation)
 
 
 def _room(call: Call) -> str | None:

@@ -175,7 +175,7 @@ def _formats(name: str, given: str, out: str) -> tuple[Check, ...]:
     if name not in _FORMATS:
         return (public_format(given, out),)
 
-    def complain(call: Call, tensor: str) -> str | None:
+    def violation(call: Call, tensor: str) -> str | None:
         allowed, got = _FORMATS[name], call[tensor].format
         if name == "upsample_bicubic2d_backward" and call.product not in CLASS_950:
             allowed = tuple(each for each in allowed if each not in _CHANNELS_LAST)
@@ -183,7 +183,7 @@ def _formats(name: str, given: str, out: str) -> tuple[Check, ...]:
         return None if got in allowed else f"expected format {expected}, got {got.c_name}"
 
     alike = () if name in _ANY_FORMAT_OUT else (same_format(out, given),)
-    return each("format that is taken", (given,), complain), *alike
+    return each("format that is taken", (given,), violation), *alike
 
 
 def _types(name: str) -> Mapping[Product, Collection[D]]:
@@ -275,13 +275,13 @@ def _upsampling(
         return f"{out}: expected shape {extents(expected)} or a longer one, got {extents(got)}"
 
     def fitting(fits: Callable[[int, int, float], bool]) -> Check:
-        def complain(call: Call) -> str | None:
+        def violation(call: Call) -> str | None:
             for name, n, m in zip(scales, old(call), new(call), strict=True):
                 if not fits(n, m, call[name]):
                     return f"{name}: expected a scale that turns {n} elements into {m} (outputSize), got {call[name]}"
             return None
 
-        return rule(f"goes with outputSize: {', '.join(scales)}", complain)
+        return rule(f"goes with outputSize: {', '.join(scales)}", violation)
 
     def steps(call: Call) -> str | None:
         for name, n, m in zip(scales, old(call), new(call), strict=True):

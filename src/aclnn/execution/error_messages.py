@@ -14,7 +14,7 @@ from aclnn.execution.attributes import ATTRIBUTES
 from aclnn.execution.executor import check_arguments
 
 
-def in_callers_words(error: AclnnError, call: Call, names: Mapping[str, str]) -> AclnnError:
+def reworded_for_caller(error: AclnnError, call: Call, names: Mapping[str, str]) -> AclnnError:
     """Return an error with the caller's names for the arguments and the same code.
 
     Checks compare inputs with outputs, and report the first argument in C's order. An output passed by the caller is
@@ -30,15 +30,15 @@ def in_callers_words(error: AclnnError, call: Call, names: Mapping[str, str]) ->
     inferred = operator.inferred(call) if inferable(operator, call.arguments) else {}
     fitting = {name: tensor for name, tensor in inferred.items() if call[name] is not None}
     called = dict(names)
-    if (complaint := _complaint(call, fitting)) is not None:
-        message = complaint
+    if (reworded := _error_message(call, fitting)) is not None:
+        message = reworded
         for name, tensor in fitting.items():
-            alike = (p.name for p in operator.inputs if call[p.name] and not _misfit("", call[p.name], tensor))
+            alike = (p.name for p in operator.inputs if call[p.name] and not _mismatch("", call[p.name], tensor))
             called[name] = names.get(next(alike, name), "the output")
-    elif misfits := [name for name, tensor in fitting.items() if _misfit(name, call[name], tensor)]:
-        alone = (name for name in misfits if _complaint(call, {name: fitting[name]}) is None)
-        name = next(alone, misfits[0])
-        message = f"{operator.function}: {_misfit(name, call[name], fitting[name])}"
+    elif mismatched := [name for name, tensor in fitting.items() if _mismatch(name, call[name], tensor)]:
+        alone = (name for name in mismatched if _error_message(call, {name: fitting[name]}) is None)
+        name = next(alone, mismatched[0])
+        message = f"{operator.function}: {_mismatch(name, call[name], fitting[name])}"
     if message.endswith("got ACL_DOUBLE") and any(f": {p.name}: " in message for p in operator.inputs):
         message += ": .astype(np.float32) converts it"
     return AclnnError(error.code, renamed(_with_none(operator, message), called))
@@ -60,7 +60,7 @@ def _with_none(operator: Operator, message: str) -> str:
     return f"{re.sub('expected (an object|a tensor)', f'expected {wanted}', text)}, got None"
 
 
-def _complaint(call: Call, changed: Mapping[str, Tensor]) -> str | None:
+def _error_message(call: Call, changed: Mapping[str, Tensor]) -> str | None:
     """Return the error message of a call with some tensors replaced; None if the call is valid."""
     try:
         check_arguments(Call(call.operator, {**call.arguments, **changed}, call.product))
@@ -69,7 +69,7 @@ def _complaint(call: Call, changed: Mapping[str, Tensor]) -> str | None:
     return None
 
 
-def _misfit(name: str, given: Tensor, expected: Tensor) -> str:
+def _mismatch(name: str, given: Tensor, expected: Tensor) -> str:
     if given.dtype != expected.dtype:
         return f"{name}: expected data type {expected.dtype.c_name}, got {given.dtype.c_name}"
     if given.shape != expected.shape:
