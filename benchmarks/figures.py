@@ -228,7 +228,7 @@ def _workload(row: Row) -> tuple[Any, ...]:
 
 
 def write(results: Path, report: Path) -> None:
-    """Write the page, a folder beside it with a page for each machine, and their figures in figures/."""
+    """Write the page, a folder with it with a page for each machine, and their figures in figures/."""
     drawn, places, measured, everything = report.parent / "figures", [], {}, {}
     for source in sorted(path.parent for path in results.glob("*/results.csv")):
         if rows := read(source / "results.csv"):

@@ -51,7 +51,7 @@ EXTREMES = (0.0, -0.0, 1e-30, -1e-30, 1e30, -1e30, np.inf, -np.inf, np.nan)
 
 
 @dataclass(frozen=True)
-class Asked:
+class Subject:
     """A formula under test, with the number of its operands and the defaults of its attributes."""
 
     formula: Callable[..., Any]
@@ -68,18 +68,18 @@ class Asked:
 
 
 @lru_cache  # keyed by numbers as text, since 0.0 equals -0.0
-def _plan(one: Asked, size: int, numbers: tuple[str, ...]) -> kernels.Plan:
+def _plan(one: Subject, size: int, numbers: tuple[str, ...]) -> kernels.Plan:
     layout, given = Layout(DataType.FLOAT, (size,), (1,)), tuple(map(float.fromhex, numbers))
     return kernels.elementwise(one.formula, (layout,) * one.operands, (layout,) * one.results, given)
 
 
-def asked() -> dict[str, Asked]:
+def subjects() -> dict[str, Subject]:
     """Return by name every formula but those of ``benchmarks.exhaustive``."""
     works = (work for operator in OPERATORS for work in works_of(operator) if isinstance(work, Elementwise))
-    found: dict[str, Asked] = {}
+    found: dict[str, Subject] = {}
     for work in works:
         if getattr(work.formula, "derivative", work.formula) not in EVERY.values():
-            one = Asked(work.formula, len(work.inputs), len(work.outputs), work.numbers)
+            one = Subject(work.formula, len(work.inputs), len(work.outputs), work.numbers)
             found.setdefault(work.formula.__name__, one)
     return found
 
@@ -127,7 +127,7 @@ def score(got: Array, low: Array, high: Array, undecided: Array) -> tuple[int, i
     return assessed, above_half, worst, place
 
 
-def assess(one: Asked, operands: list[Array], numbers: tuple[float, ...]) -> dict[int, Tally]:
+def assess(one: Subject, operands: list[Array], numbers: tuple[float, ...]) -> dict[int, Tally]:
     """Return the errors of each result."""
     ends = np.empty((one.results, 2, operands[0].size))
     enclosing(one.formula, one.operands, len(numbers))(tuple(operands), np.array(numbers), ends)
@@ -138,7 +138,7 @@ def assess(one: Asked, operands: list[Array], numbers: tuple[float, ...]) -> dic
         assessed, above_half, worst, place = score(got, *ends[result], undecided)
         tally = tallies[result] = Tally(assessed, above_half, 0, worst, _written(operands, numbers, place))
         if undecided.any():
-            tally.add(_settled(one, got[undecided], [x[undecided] for x in operands], numbers, result))
+            tally.add(_resolved(one, got[undecided], [x[undecided] for x in operands], numbers, result))
     return tallies
 
 
@@ -146,7 +146,7 @@ def _written(operands: list[Array], numbers: tuple[float, ...], place: int) -> s
     return " ".join(f"{float(value):.9g}" for value in (*(x[place] for x in operands), *numbers))
 
 
-def _settled(one: Asked, got: Array, operands: list[Array], numbers: tuple[float, ...], result: int) -> Tally:
+def _resolved(one: Subject, got: Array, operands: list[Array], numbers: tuple[float, ...], result: int) -> Tally:
     """Measure errors by golden values, and count results whose infinities or NaN do not match."""
     exact = Function(one.formula, numbers, result).golden(operands, FLOAT32).value
     with np.errstate(all="ignore"):
@@ -163,20 +163,20 @@ def _settled(one: Asked, got: Array, operands: list[Array], numbers: tuple[float
     return Tally(*counts, float(error[place]), _written(operands, numbers, place))
 
 
-def _walks(one: Asked) -> bool:
+def _walks(one: Subject) -> bool:
     """Return true if a walk over all x covers the formula: one of x alone, or of dy and x."""
     of_dy = next(iter(signature(one.formula).parameters)) == "dy"
     return one.results == 1 and (one.operands == 1 or (one.operands == 2 and of_dy))
 
 
-def walk(one: Asked, stride: int, row: int) -> Iterator[Case]:
+def walk(one: Subject, stride: int, row: int) -> Iterator[Case]:
     """Yield every x of a row of 2^20 bit patterns, or one in ``stride`` of them."""
     x = np.arange((row << 20) + row % stride, (row + 1) << 20, stride, dtype=np.uint32).view(np.float32)
     for part in np.array_split(x, max(1, x.size // PART)):
         yield [*[np.ones_like(part)] * (one.operands - 1), part], one.numbers
 
 
-def tuples(one: Asked, place: int) -> Iterator[Case]:
+def tuples(one: Subject, place: int) -> Iterator[Case]:
     """Yield random operands, with new attributes for each part; a sixteenth of the parts have extreme attributes."""
     rng = np.random.default_rng([SEED, place * PART])
     operands = []
@@ -191,7 +191,7 @@ def tuples(one: Asked, place: int) -> Iterator[Case]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    formulas = asked()
+    formulas = subjects()
     parser.add_argument("--stride", type=int, default=1, help="take one float32 in so many")
     parser.add_argument("--tuples", type=int, default=10_000_000)
     parser.add_argument("--only", nargs="+", choices=formulas, default=list(formulas))
@@ -218,7 +218,7 @@ def main() -> None:
             _save(name, lines, formulas)
 
 
-def _assessed(one: Asked, cases: Callable[[int], Iterator[Case]], item: int) -> dict[int, Tally]:
+def _assessed(one: Subject, cases: Callable[[int], Iterator[Case]], item: int) -> dict[int, Tally]:
     total = {result: Tally() for result in range(one.results)}
     for operands, numbers in cases(item):
         for result, tally in assess(one, operands, numbers).items():

@@ -150,7 +150,7 @@ def _one_operator(at: Any, dtype: Any, name: str, formula: str, attributes: tupl
     yield {"check": f"{name} {dtype} out=", "passed": bool(same_bits(torch, written, ours).all())}
     if name in SLOPES and numba_runs():
         theirs = getattr(torch.ops.aclnn, name.split()[0])(*(tensor.cpu() for tensor in given), *attributes)
-        yield _beside_the_cpu(torch, f"{name} {dtype}", ours.cpu(), theirs)
+        yield _compared_with_cpu(torch, f"{name} {dtype}", ours.cpu(), theirs)
 
 
 def family_members(at: Any, dtype_name: str) -> Iterator[Any]:
@@ -190,10 +190,10 @@ def _one_member(at: Any, dtype_name: str, member: Any) -> Iterator[Row]:
     there = [value.to(at.device) if isinstance(value, torch.Tensor) else value for value in given]
     ours, theirs = at.operator(member.operator.name)(*there), getattr(torch.ops.aclnn, member.operator.name)(*given)
     for number, (mine, other) in enumerate(zip(results_of(torch, ours), results_of(torch, theirs), strict=True)):
-        yield _beside_the_cpu(torch, f"{member.label} {dtype} result {number}", mine.cpu(), other)
+        yield _compared_with_cpu(torch, f"{member.label} {dtype} result {number}", mine.cpu(), other)
 
 
-def _beside_the_cpu(torch: Any, label: str, ours: Any, theirs: Any) -> Row:
+def _compared_with_cpu(torch: Any, label: str, ours: Any, theirs: Any) -> Row:
     """Compare with the CPU's bits; in 16 bits one result in 1,000 may be adjacent, since 0.501 units are allowed."""
     different = int((~same_bits(torch, ours, theirs)).sum())
     passed = not different
@@ -253,7 +253,7 @@ def layouts(at: Any) -> Iterator[Row]:
         source, target = memory[8:-8], memory[8 + shift : memory.numel() - 8 + shift]
         expected = silu(source.clone(), source.clone())
         silu(source, source, out=target)
-        yield {"check": f"written {shift} elements beside the inputs", "passed": bool(torch.equal(target, expected))}
+        yield {"check": f"written {shift} elements with the inputs", "passed": bool(torch.equal(target, expected))}
 
 
 def layer_norm(dtype_name: str, at: Any) -> Iterator[Row]:
@@ -338,7 +338,7 @@ def beyond_float32(at: Any) -> Iterator[Row]:
         yield {"check": f"layer_norm_backward beyond float32, {columns} columns", "passed": passed}
 
 
-def door(at: Any) -> Iterator[Row]:
+def entry_points(at: Any) -> Iterator[Row]:
     """Check gradients, batching, compiled graphs and errors on the device, and a patched model."""
     import aclnn.torch
 
@@ -423,5 +423,5 @@ SECTIONS = {
     **{f"layouts {dtype}": timed(partial(layouts_of_all, dtype)) for dtype in _DTYPES},
     **{f"layer_norm {dtype}": timed(partial(layer_norm, dtype)) for dtype in _DTYPES},
     "layer_norm beyond float32": timed(beyond_float32),
-    "door": timed(door),
+    "door": timed(entry_points),
 }

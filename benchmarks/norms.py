@@ -25,7 +25,7 @@ ALLOWED = {"float32": 1e-6, "float16": 1e-3, "bfloat16": 5e-3}
 """Largest relative error of a result in the Euclidean norm, by data type."""
 
 
-class Theirs(NamedTuple):
+class PyTorchFunction(NamedTuple):
     """PyTorch's operator, or several, equivalent to one of aclnn's."""
 
     call: Callable[..., Mapping[str, Any]]
@@ -158,11 +158,11 @@ def _batch_norm_gradients(
     return dict(zip(("grad_input", "grad_weight", "grad_bias"), results, strict=True))
 
 
-def _softmax(name: str) -> Theirs:
-    return Theirs(lambda self, dim, outs: {"out": _aten(name).out(self, dim, False, out=outs["out"])})
+def _softmax(name: str) -> PyTorchFunction:
+    return PyTorchFunction(lambda self, dim, outs: {"out": _aten(name).out(self, dim, False, out=outs["out"])})
 
 
-def _softmax_gradient(name: str) -> Theirs:
+def _softmax_gradient(name: str) -> PyTorchFunction:
     def call(grad_output: Any, output: Any, dim: int, outs: Any) -> dict[str, Any]:
         (written,) = outs.values()
         given = grad_output, output, dim, output.dtype
@@ -170,38 +170,40 @@ def _softmax_gradient(name: str) -> Theirs:
         keyword = "grad_input" if name == "_softmax_backward_data" else "out"
         return {"out": _aten(name).out(*given, **{keyword: written})}
 
-    return Theirs(call)
+    return PyTorchFunction(call)
 
 
-_ROW_NORMS: dict[str, Theirs] = {
-    **dict.fromkeys(("layer_norm", "fast_layer_norm", "layer_norm_with_impl_mode"), Theirs(_layer_norm)),
-    "rms_norm": Theirs(lambda input, weight, eps, **_: {"out": _rms_norm(input, weight, eps)}),
-    "rms_norm_grad": Theirs(_rms_norm_gradients, "composed"),
-    "gemma_rms_norm": Theirs(lambda input, weight, eps, **_: {"out": _rms_norm(input, 1 + weight, eps)}, "composed"),
-    "add_rms_norm": Theirs(_add_rms_norm, "composed"),
-    "add_layer_norm": Theirs(_add_layer_norm, "composed"),
-    "add_layer_norm_grad": Theirs(_add_layer_norm_gradients, "composed"),
-    "deep_norm": Theirs(_deep_norm, "composed"),
-    "deep_norm_grad": Theirs(_deep_norm_gradients, "composed"),
+_ROW_NORMS: dict[str, PyTorchFunction] = {
+    **dict.fromkeys(("layer_norm", "fast_layer_norm", "layer_norm_with_impl_mode"), PyTorchFunction(_layer_norm)),
+    "rms_norm": PyTorchFunction(lambda input, weight, eps, **_: {"out": _rms_norm(input, weight, eps)}),
+    "rms_norm_grad": PyTorchFunction(_rms_norm_gradients, "composed"),
+    "gemma_rms_norm": PyTorchFunction(
+        lambda input, weight, eps, **_: {"out": _rms_norm(input, 1 + weight, eps)}, "composed"
+    ),
+    "add_rms_norm": PyTorchFunction(_add_rms_norm, "composed"),
+    "add_layer_norm": PyTorchFunction(_add_layer_norm, "composed"),
+    "add_layer_norm_grad": PyTorchFunction(_add_layer_norm_gradients, "composed"),
+    "deep_norm": PyTorchFunction(_deep_norm, "composed"),
+    "deep_norm_grad": PyTorchFunction(_deep_norm_gradients, "composed"),
     "softmax": _softmax("_softmax"),
     "log_softmax": _softmax("_log_softmax"),
     "softmax_backward": _softmax_gradient("_softmax_backward_data"),
     "log_softmax_backward": _softmax_gradient("_log_softmax_backward_data"),
 }
-_OF_SAMPLES: dict[str, Theirs] = {
-    **dict.fromkeys(("ada_layer_norm", "ada_layer_norm_v2"), Theirs(_ada_layer_norm, "composed")),
-    "ada_layer_norm_backward": Theirs(_ada_layer_norm_gradients, "composed"),
+_OF_SAMPLES: dict[str, PyTorchFunction] = {
+    **dict.fromkeys(("ada_layer_norm", "ada_layer_norm_v2"), PyTorchFunction(_ada_layer_norm, "composed")),
+    "ada_layer_norm_backward": PyTorchFunction(_ada_layer_norm_gradients, "composed"),
 }
-_OF_CHANNELS: dict[str, Theirs] = {
-    "group_norm": Theirs(_group_norm),
-    "group_norm_backward": Theirs(_group_norm_gradients),
-    **dict.fromkeys(("group_norm_silu", "group_norm_silu_v2"), Theirs(_group_norm_silu, "composed")),
-    "group_norm_swish": Theirs(
+_OF_CHANNELS: dict[str, PyTorchFunction] = {
+    "group_norm": PyTorchFunction(_group_norm),
+    "group_norm_backward": PyTorchFunction(_group_norm_gradients),
+    **dict.fromkeys(("group_norm_silu", "group_norm_silu_v2"), PyTorchFunction(_group_norm_silu, "composed")),
+    "group_norm_swish": PyTorchFunction(
         lambda num_groups, **given: _group_norm_silu(group=num_groups, **given), "composed"
     ),  # of scale 1
-    "group_norm_swish_grad": Theirs(_group_norm_swish_gradients, "composed"),
-    "batch_norm": Theirs(_batch_norm),
-    **dict.fromkeys(("batch_norm_backward", "fast_batch_norm_backward"), Theirs(_batch_norm_gradients)),
+    "group_norm_swish_grad": PyTorchFunction(_group_norm_swish_gradients, "composed"),
+    "batch_norm": PyTorchFunction(_batch_norm),
+    **dict.fromkeys(("batch_norm_backward", "fast_batch_norm_backward"), PyTorchFunction(_batch_norm_gradients)),
 }
 THEIRS = _ROW_NORMS | _OF_SAMPLES | _OF_CHANNELS
 """All operators of this section, without LayerNorm's gradients, which have rows of their own, and in-place variants."""

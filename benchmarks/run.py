@@ -1,4 +1,4 @@
-"""Measure every operator beside PyTorch, torch.compile, JAX where it is installed, and the memory limit.
+"""Measure every operator compared with PyTorch, torch.compile, JAX where it is installed, and the memory limit.
 
     python -m benchmarks.run [--quick] [--no-compile] [--pairs N] [--sections main family …]
 

@@ -42,7 +42,7 @@ def draw(page: Path, picture: Path, chromium: str) -> None:
 
 
 def main() -> None:
-    """Draw the picture beside this file."""
+    """Draw the picture next to this file."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
         sys.exit("verify_pictures: chromium is not installed")

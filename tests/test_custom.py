@@ -66,7 +66,7 @@ X = np.ones(3, np.float32)
 REJECTED: dict[str, tuple[Callable[[], Any], int, str]] = {
     "null": (lambda: leaky(None), 161001, "x: expected an array, got None"),
     "type": (lambda: leaky(X.astype(np.float64)), 161002, "x: expected data type ACL_FLOAT or ACL_FLOAT16"),
-    "types": (lambda: both(X, X.astype(np.float16)), 161002, "y: expected data type ACL_FLOAT beside x"),
+    "types": (lambda: both(X, X.astype(np.float16)), 161002, "y: expected data type ACL_FLOAT with x"),
     "shapes": (lambda: both(X, X[:2]), 561002, "expected shapes that both takes (they do not broadcast)"),
     "output": (lambda: leaky(X, out=np.ones(4, np.float32)), 561002, "out: expected shape [3], got [4]"),
     "dimensions": (lambda: leaky(np.ones((1,) * 9, np.float32)), 561002, "x: expected at most 8 dimensions"),
@@ -82,7 +82,7 @@ def test_errors_have_codes_of_generated_interfaces(name: str) -> None:
     assert text in str(rejected.value)
 
 
-def test_bfloat16_is_rejected_where_there_is_none() -> None:
+def test_bfloat16_is_rejected_if_unsupported() -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     x = X.astype(ml_dtypes.bfloat16)
     assert both(x, x)[0].dtype == x.dtype
@@ -119,7 +119,7 @@ def test_a_formula_with_other_parameters_is_rejected(formula: Callable[..., Any]
 
 
 @pytest.mark.parametrize("dtypes", [("float31",), (("float32",),)])
-def test_data_types_that_there_are_not_are_rejected(dtypes: Any) -> None:
+def test_nonexistent_data_types_are_rejected(dtypes: Any) -> None:
     with pytest.raises(TypeError, match=r"f: dtypes: expected one of float32, .* or one each for x, y and out, got"):
 
         @array_function(dtypes=dtypes)
@@ -213,7 +213,7 @@ def test_functions_of_arrays_run_under_their_c_names() -> None:
     done = with_operators(str(EXAMPLE / "operators.py"), sys.executable, "-c", _PROGRAM)
     assert done.returncode == 0, done.stderr
     types, shapes = done.stdout.splitlines()
-    assert "161002 aclnnMatmulLeakyReluCustom: out: expected data type ACL_FLOAT beside a and b, got" in types
+    assert "161002 aclnnMatmulLeakyReluCustom: out: expected data type ACL_FLOAT with a and b, got" in types
     assert "561002 aclnnMatmulLeakyReluCustom: out: expected shape [7, 3], got [5, 3]" in shapes
 
 

@@ -112,7 +112,7 @@ def test_special_numbers_give_on_lanes_what_they_give_on_floats(name: str) -> No
 
 
 @pytest.mark.parametrize("word", [formula.minimum, formula.maximum], ids=["minimum", "maximum"])
-def test_the_smaller_and_the_larger_are_those_of_numpy(word: Any) -> None:
+def test_the_smaller_and_the_larger_match_numpy(word: Any) -> None:
     x, y = (grid.reshape(-1) for grid in np.meshgrid(np.array([*SPECIAL, 2.0, 3.0]), np.array([*SPECIAL, 2.0, 3.0])))
     expected = getattr(np, word.__name__)(x, y)
     np.testing.assert_array_equal(lanes(word, x, y), expected)
@@ -133,7 +133,7 @@ def test_the_logarithms_have_a_pole() -> None:
     assert math.isnan(formula.sqrt(-1.0))
 
 
-def test_bits_are_those_of_every_processor() -> None:
+def test_bits_match_every_processor() -> None:
     assert digest() == EVERYWHERE
 
 
@@ -150,7 +150,7 @@ def _inner(x: float) -> float:
     return 2.0 * x
 
 
-def test_a_digest_tells_functions_apart_by_what_they_compute(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digests_differ_if_functions_compute_different_values(monkeypatch: pytest.MonkeyPatch) -> None:
     before = trace(_outer, 1).digest, trace(Gradient(_outer), 2).digest
     assert len({*before, trace(_inner, 1).digest}) == 3
     assert trace(lambda y: 2.0 * y + 1, 1).digest == before[0]
@@ -172,13 +172,13 @@ def test_a_digest_is_the_same_with_every_python() -> None:
 
 
 @pytest.mark.parametrize("formula", [lambda x: x if x > 0 else -x, math.exp])
-def test_what_is_no_formula_is_rejected_by_name(formula: Any) -> None:
+def test_functions_that_are_not_formulas_are_rejected_by_name(formula: Any) -> None:
     with pytest.raises(TypeError, match=f"formula {formula.__name__}: expected"):
         trace(formula, 1)
 
 
 @pytest.mark.parametrize("name", sorted(name for _, name, _ in iter_modules(fitted.__path__)))
-def test_fitted_versions_are_those_of_their_functions(name: str) -> None:
+def test_fitted_versions_match_their_functions(name: str) -> None:
     function = fitted_function(name)
     module = fitted.module_of(function)
     assert module is not None

@@ -27,7 +27,7 @@ def test_every_lower_bound_is_one_that_is_tested() -> None:
 
 
 @pytest.mark.parametrize("name", ["numpy", "numba", "torch"])
-def test_what_is_used_by_private_parts_has_an_upper_bound(name: str) -> None:
+def test_dependencies_with_private_imports_have_upper_bounds(name: str) -> None:
     bounds = next(found.specifier for found in REQUIREMENTS if found.name == name)
     assert {bound.operator for bound in bounds} == {">=", "<"}
     if name != "torch":
@@ -119,7 +119,7 @@ print(aclnn.__file__, aclnn.__version__)
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["wheel", "sdist"])
-def test_what_is_built_installs_into_a_fresh_environment_and_computes(kind: str, tmp_path: Path) -> None:
+def test_the_built_wheel_installs_into_a_fresh_environment_and_computes(kind: str, tmp_path: Path) -> None:
     shutil.copytree(ROOT, tmp_path / "clone", ignore=shutil.ignore_patterns(".venv", ".git", "build", "*.egg-info"))
     program = f"from setuptools import build_meta; print(build_meta.build_{kind}({str(tmp_path)!r}))"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path / "clone", capture_output=True, text=True)

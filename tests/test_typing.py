@@ -115,7 +115,7 @@ def test_a_star_imported_three_names() -> None:
     }  # fmt: skip
 
 
-def test_the_stub_has_the_names_that_there_are() -> None:
+def test_the_stub_has_all_names() -> None:
     stub = ast.parse(Path(capi.__file__).with_suffix(".pyi").read_text())
     declared = {
         name

@@ -90,7 +90,7 @@ def written(folder: Path, *rows: Result) -> Path:
 
 
 @pytest.mark.parametrize("provider", ["jax", "torch"])
-def test_the_page_says_whether_jax_took_part(tmp_path: Path, provider: str) -> None:
+def test_the_page_states_whether_jax_was_measured(tmp_path: Path, provider: str) -> None:
     row = ROW._replace(section="wide", provider=provider)
     written(tmp_path, row, row._replace(section="layouts", commit="def"))
     page = (tmp_path / "page" / "a-machine.md").read_text()
@@ -109,7 +109,7 @@ def test_each_machine_has_its_page_and_all_stand_side_by_side(tmp_path: Path) ->
     assert {path.name for path in (tmp_path / "figures").iterdir()} >= {"speed.svg", "shares.svg"}
 
 
-def test_bars_against_a_composition_say_so(tmp_path: Path) -> None:
+def test_bars_compared_with_a_composition_are_labelled(tmp_path: Path) -> None:
     written(tmp_path, ROW, ROW._replace(operator="fast_gelu_backward", times_torch=40.0))
     labels = set(re.findall(r">([^<]*)</text>", (tmp_path / "figures" / "speed.svg").read_text()))
     assert {"1.5×", "40.0× a composition"} <= labels
@@ -125,7 +125,7 @@ def test_committed_figures_are_small_and_well_formed() -> None:
     assert 0 < lines <= 12_000
 
 
-def test_the_committed_pages_are_those_of_the_committed_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_committed_pages_match_the_committed_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmarks.pictures.save", lambda *arguments: None)
     figures.write(figures.RESULTS, tmp_path / "benchmarks.md")
     pages = {path.relative_to(tmp_path) for path in tmp_path.rglob("*.md")}

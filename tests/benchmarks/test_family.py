@@ -34,6 +34,6 @@ def test_a_row_is_checked(label: str) -> None:
     assert "ULP" in (row.check() or "")
 
 
-def test_bytes_are_those_of_each_tensor_once() -> None:
+def test_bytes_match_each_tensor_once() -> None:
     row = workloads.member(MEMBERS["swi_glu_grad"], "float32", 1 << 14)
     assert row.nbytes == 4 * ((1 << 14) + (1 << 14) + (1 << 13))

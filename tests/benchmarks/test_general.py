@@ -31,15 +31,15 @@ class Infinite(general.Asked):
         return [np.full_like(result, np.inf) for result in super().run(operands, numbers)]
 
 
-def asked(name: str, kind: type[general.Asked] = general.Asked) -> general.Asked:
-    return kind(**vars(general.asked()[name]))
+def subjects(name: str, kind: type[general.Asked] = general.Asked) -> general.Asked:
+    return kind(**vars(general.subjects()[name]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("place", [0, 15], ids=["random", "extreme attributes"])
 def test_bounds_hold_the_exact_results(name: str, place: int) -> None:
-    one = asked(name)
+    one = subjects(name)
     ((operands, numbers),) = general.tuples(one, place)
     finite = np.logical_and.reduce([np.isfinite(x) for x in operands])
     operands = [x[finite][:4096] for x in operands]
@@ -57,8 +57,8 @@ def test_bounds_hold_the_exact_results(name: str, place: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_results_are_within_half_a_unit_or_what_fitted_functions_lose(name: str) -> None:
-    ((operands, numbers),) = general.tuples(asked(name), 0)
-    for tally in general.assess(asked(name), operands, numbers).values():
+    ((operands, numbers),) = general.tuples(subjects(name), 0)
+    for tally in general.assess(subjects(name), operands, numbers).values():
         assert tally.assessed > general.PART // 2
         assert tally.worst <= {"ge_glu_erf_gradient": 2.0, "log_sigmoid_derivative": 2.6}.get(name, 0.50001)
         assert not tally.broken
@@ -66,7 +66,7 @@ def test_results_are_within_half_a_unit_or_what_fitted_functions_lose(name: str)
 
 def test_the_rest_to_one_of_a_logistic_function_is_narrow() -> None:
     """The interval of x·(1 - s) is narrow also for an x of 1e30, so that no balls are needed."""
-    one = asked("swish_derivative")
+    one = subjects("swish_derivative")
     for row in (0x3F8, 0x420, 0x710, 0x7F7, 0xBF8, 0xC42, 0xFF7):
         ((operands, numbers),) = general.walk(one, 4096, row)
         ends = np.empty((1, 2, operands[0].size))
@@ -77,26 +77,26 @@ def test_the_rest_to_one_of_a_logistic_function_is_narrow() -> None:
 
 
 def test_results_that_are_off_are_counted() -> None:
-    one = asked("softplus_derivative", Off)
+    one = subjects("softplus_derivative", Off)
     (case,) = general.walk(one, 64, 0x3F8)
     tally = general.assess(one, *case)[0]
     assert tally.assessed == tally.above_half == case[0][0].size
     assert 0.5 < tally.worst <= 1.5
     error_at = np.float32(tally.at.split()[1])
     assert error_at in case[0][1]
-    wrong = general.assess(asked("softplus_derivative", Infinite), *case)[0]
+    wrong = general.assess(subjects("softplus_derivative", Infinite), *case)[0]
     assert (wrong.assessed, wrong.broken) == (0, case[0][0].size)
 
 
 def test_a_walk_takes_every_bit_pattern_once() -> None:
-    one = asked("elu_forward")
+    one = subjects("elu_forward")
     found = [x for (x,), _ in general.walk(one, 1, 0x7F8)]
     patterns = np.concatenate(found).view(np.uint32)
     np.testing.assert_array_equal(patterns, np.arange(0x7F8 << 20, 0x7F9 << 20, dtype=np.uint32))
 
 
 def test_zeros_of_either_sign_are_numbers_of_their_own() -> None:
-    one, x = general.asked()["celu_forward"], np.float32([-1.0])
+    one, x = general.subjects()["celu_forward"], np.float32([-1.0])
     assert np.signbit(one.run([x], (0.0,))[0]).all()
     assert np.isnan(one.run([x], (-0.0,))[0]).all()
 
@@ -105,7 +105,7 @@ def test_rows_of_other_formulas_and_kinds_stay(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(general, "FILE", tmp_path / "general.csv")
 
     def save(name: str, kind: str, worst: str) -> list[str]:
-        general._save(name, [(name, 0, kind, 1, worst, "1", 0, 0)], general.asked())
+        general._save(name, [(name, 0, kind, 1, worst, "1", 0, 0)], general.subjects())
         return [f"{row[0]} {row[2]} {row[4]}" for row in csv.reader(general.FILE.open(newline=""))][1:]
 
     save("mish_forward", "every x", "0.7")

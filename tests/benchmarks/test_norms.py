@@ -31,5 +31,5 @@ def test_a_row_is_checked(name: str) -> None:
     assert "relative error nan" in (row.check() or "")
 
 
-def test_bytes_are_those_of_each_tensor_once() -> None:
+def test_bytes_match_each_tensor_once() -> None:
     assert workloads.norm("softmax", 64, 256, "float32").nbytes == 2 * 4 * 64 * 256

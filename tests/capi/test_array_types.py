@@ -219,7 +219,7 @@ def test_padding_with_a_value(device: None) -> None:
 
 @pytest.mark.parametrize("op_type", of_array_types.SCATTERED)
 def test_parts_of_a_variable(device: None, op_type: str) -> None:
-    """Those without Nd address rows."""
+    """Variants without Nd address rows."""
     way = op_type.removeprefix("Scatter").removeprefix("Nd")
     if op_type.startswith("ScatterNd"):
         given, wanted = PARTS, scattered(way)
@@ -309,7 +309,7 @@ def test_a_proximal_step_of_adagrad_without_norms_is_one_of_adagrad(device: None
     np.testing.assert_allclose(accum, SLOPES[1] ** 2 + SLOPES[0] ** 2, rtol=1e-6)
 
 
-def test_what_a_step_leaves_minimizes_the_leaders_loss(device: None) -> None:
+def test_ftrl_minimizes_the_leaders_loss(device: None) -> None:
     """linear var + |var| l1 + var^2 (accum^-power / (2 lr) + l2), which each element's neighbours exceed."""
     numbers = [*map(one, (0.5, 0.25, 0.125, -0.5))]
     var, accum, linear = updated("ApplyFtrl", (START, SLOPES[1] ** 2, SLOPES[2], SLOPES[0], *numbers))[:3]

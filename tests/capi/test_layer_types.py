@@ -305,7 +305,7 @@ def test_a_step_of_adam_with_decay(device: None) -> None:
 
 
 @pytest.mark.parametrize(("op_type", "result"), [("AssignAdd", X + DY), ("AssignSub", X - DY)])
-def test_what_is_added_in_place(device: None, op_type: str, result: Any) -> None:
+def test_in_place_addition(device: None, op_type: str, result: Any) -> None:
     np.testing.assert_array_equal(updated(op_type, (X, DY))[0], result)
 
 

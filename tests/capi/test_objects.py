@@ -488,7 +488,7 @@ def test_a_repeatable_executor_checks_the_workspace_every_time(call: dict[str, i
     assert "workspace: expected live memory" in recent_error()
 
 
-def test_what_a_repeatable_executor_used_is_given_back(call: dict[str, int], repeatable: int) -> None:
+def test_repeatable_executors_release_freed_memory(call: dict[str, int], repeatable: int) -> None:
     allocation = memory.find(call["dx"])
     before = sys.getrefcount(allocation)
     assert cann.aclrtFree(call["dx"]) == 0
@@ -549,14 +549,14 @@ def test_threads_run_a_repeatable_executor_while_others_free_memory(call: dict[s
         assert set(each) <= {0, 107000}
 
 
-def test_an_executor_that_has_run_is_told_so(call: dict[str, int]) -> None:
+def test_using_a_used_executor_reports_that_it_has_run(call: dict[str, int]) -> None:
     _, executor = first_phase(call)
     assert run(executor) == 0
     assert run(executor) == 161001
     assert "which has run, was destroyed or never existed" in recent_error()
 
 
-def test_shapes_of_thousands_of_dimensions_are_not_told_in_full(call: dict[str, int]) -> None:
+def test_shapes_with_thousands_of_dimensions_are_abbreviated(call: dict[str, int]) -> None:
     dims = [1] * 20_000
     many = cann.aclCreateTensor(dims, len(dims), cann.ACL_FLOAT, None, 0, cann.ACL_FORMAT_ND, [1], 1, 0)
     status, *_ = cann.aclnnHardswishBackwardGetWorkspaceSize(many, many, many)
@@ -766,7 +766,7 @@ def test_a_workspace_that_overlaps_a_tensor_is_rejected(device: None) -> None:
 
     for workspace, name in ((memory, "gradInputOut"), (memory + 8192 - 64, "gradWeightOut"), (x, "gradOut")):
         assert second(workspace) == 161002
-        assert "workspace: expected memory apart from the tensors, got" in (text := recent_error())
+        assert "workspace: expected memory that does not overlap the tensors, got" in (text := recent_error())
         assert f"which overlaps {name}'s [" in text
     assert second(memory + 16384) == 0
     assert cann.aclrtSynchronizeStream(0) == 0
@@ -813,7 +813,7 @@ def test_many_threads_each_with_its_own_stream(call: dict[str, int]) -> None:
     assert not failures
 
 
-def test_a_failing_kernel_is_told_by_synchronization(call: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_synchronization_reports_a_failed_kernel(call: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     _, executor = first_phase(call)
     _, stream = cann.aclrtCreateStream()
     queue(stream).enqueue(lambda: (_ for _ in ()).throw(RuntimeError("broken kernel")))
@@ -823,7 +823,7 @@ def test_a_failing_kernel_is_told_by_synchronization(call: dict[str, int], monke
     assert read(call["dx"], 4) == [1.0, 2.0, 3.0, 4.0]
 
 
-def test_extents_are_those_of_phase_one(call: dict[str, int]) -> None:
+def test_extents_match_phase_one(call: dict[str, int]) -> None:
     """Describing a tensor again after phase one changes its address only."""
     _, executor = first_phase(call)
     held = handles.get(call["gradInput"], tensor.Tensor)

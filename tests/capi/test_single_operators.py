@@ -248,7 +248,7 @@ CASES |= {
 
 #: The digits that the documents of torch_npu print, for two anchors.
 ANCHORS = np.array([[1, 2, 3, 4], [3, 4, 5, 6]], np.float32)
-#: Two boxes in columns, of which the second share half of their areas, and a box beside them.
+#: Two boxes in columns, of which the second share half of their areas, and a box next to them.
 COLUMNS, OTHERS = (
     np.array([[0, 0], [0, 0], [2, 2], [2, 2]], np.float32),
     np.array([[0, 1], [0, 0], [2, 3], [2, 2]], np.float32),
@@ -783,8 +783,8 @@ def test_arrays_and_bytes_that_are_missing_are_rejected(device: None) -> None:
         assert "inputDesc[0]: expected extents of at least 0, got [-1, 4]" in recent_error()
 
 
-def test_a_call_is_checked_before_its_type_is_looked_for(device: None) -> None:
-    """As in CANN's tests, arguments are checked first: kinds of compilation, arrays, and empty outputs."""
+def test_a_call_is_checked_before_its_type_is_looked_up(device: None) -> None:
+    """CANN's tests also expect arguments to be checked first: compile types, arrays, empty outputs."""
     for function in (cann.aclopCompileAndExecute, cann.aclopCompileAndExecuteV2):
         with described([X]) as (read, read_at, _), described([X]) as (written, written_at, _):
             tensors: tuple[Any, ...] = (1, read, read_at, 1, written, written_at, 0, 0)
@@ -811,7 +811,7 @@ def test_a_buffer_shorter_than_its_tensor_is_rejected(device: None, short: str) 
 
 
 @pytest.mark.parametrize("address", [0, 0x10])
-def test_values_of_no_elements_need_no_memory(device: None, address: int) -> None:
+def test_values_without_elements_need_no_memory(device: None, address: int) -> None:
     inputs, outputs = [np.array(7, np.float32), OnHost(np.array([], np.int32))], [np.array(0, np.float32)]
     with described(inputs) as (read, read_at, _), described(outputs) as (written, written_at, places):
         assert cann.aclUpdateDataBuffer(read_at[1], address, 0) == 0

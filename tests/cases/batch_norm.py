@@ -222,7 +222,7 @@ BATCH_NORM = Case(
 _OUTPUTS = ("gradInput", "gradWeight", "gradBias")
 _ABSENT = dict.fromkeys
 _GRADIENT_FULL = " (unless input or gradOut is empty)"
-_WANTED = f" (where wanted){_GRADIENT_FULL}"
+_WANTED = f" (if requested){_GRADIENT_FULL}"
 _RUNNING = ("runningMean", "runningVar")
 _STATISTICS = (*_RUNNING, *_SAVED)
 
@@ -298,7 +298,7 @@ def _gradient_rejected(fast: bool) -> tuple[Rejected, ...]:
                 for first, name in (_RUNNING, _SAVED)
             ),
             only_950(
-                f"same data type as gradOut: gradInput (where wanted){ON_950}",
+                f"same data type as gradOut: gradInput (if requested){ON_950}",
                 dtype(other, "gradInput"),
                 "gradInput",
                 "that of gradOut",
@@ -306,7 +306,7 @@ def _gradient_rejected(fast: bool) -> tuple[Rejected, ...]:
             ),
             *(
                 only_950(
-                    f"data type of weight or float32: gradWeight, gradBias (where wanted){ON_950}",
+                    f"data type of weight or float32: gradWeight, gradBias (if requested){ON_950}",
                     dtype(FLOAT16, name),
                     name,
                     "data type ACL_",
@@ -316,7 +316,7 @@ def _gradient_rejected(fast: bool) -> tuple[Rejected, ...]:
                 for name in _OUTPUTS[1:]
             ),
             only_950(
-                f"same data type as gradWeight: gradBias (with gradWeight) (where wanted){ON_950}",
+                f"same data type as gradWeight: gradBias (with gradWeight) (if requested){ON_950}",
                 dtype(FLOAT, "gradBias"),
                 "gradBias",
                 "that of gradWeight",
@@ -348,7 +348,7 @@ def _gradient_rejected(fast: bool) -> tuple[Rejected, ...]:
             for given in ((True,), (True, True), (False,) * 4)
         ),
         *(
-            Rejected(f"wanted outputs present{full}", {name: None}, name, "mask value is true", "null", NULL)
+            Rejected(f"requested outputs present{full}", {name: None}, name, "mask value is true", "null", NULL)
             for name in _OUTPUTS
         ),
         *not_floating("gradOut", "input", where=full),

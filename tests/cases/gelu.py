@@ -290,8 +290,8 @@ GELU_BACKWARD = Case(
         Accepted("broadcast self", shape((3,), "self")),
         Accepted("float16 with float32", dtype(FLOAT16, "gradOutput") | dtype(FLOAT, "self", "gradInput")),
         Accepted("another type out", dtype(other, "gradInput")),
-        Accepted("integers beside floating numbers", dtype(D.INT32, "gradOutput")),
-        Accepted("booleans beside floating numbers", dtype(D.BOOL, "self")),
+        Accepted("integers with floating numbers", dtype(D.INT32, "gradOutput")),
+        Accepted("booleans with floating numbers", dtype(D.BOOL, "self")),
     ),
     examples=(
         Example(

@@ -183,7 +183,7 @@ GROUP_NORM = Case(
 )
 
 _OUTPUTS = ("gradInput", "gradGammaOut", "gradBetaOut")
-_WANTED = " (where wanted)"
+_WANTED = " (if requested)"
 _PRESENT = "gradOut input mean rstd outputMask"
 
 
@@ -243,7 +243,7 @@ GROUP_NORM_BACKWARD = Case(
         Rejected("three mask values", {"outputMask": (True, True)}, "outputMask", "3 values", "2"),
         Rejected("three mask values", {"outputMask": ()}, "outputMask", "3 values", "0"),
         *(
-            Rejected("wanted outputs present", {name: None}, name, "mask value is true", "null", NULL)
+            Rejected("requested outputs present", {name: None}, name, "mask value is true", "null", NULL)
             for name in _OUTPUTS
         ),
         *not_floating("gradOut"),

@@ -144,7 +144,7 @@ GROUP_NORM_SWISH = Case(
         Accepted("no rows", _of_shape((0, 4, 3)), MODERN),
         Accepted("no columns", _of_shape((0, 0, 3)), MODERN),
         Accepted(
-            "empty outputs beside anything",
+            "empty outputs with anything",
             shape((7, 0), "yOut", "meanOut", "rstdOut") | shape((), "x") | {"numGroups": 0},
             MODERN,
         ),
@@ -306,7 +306,7 @@ GROUP_NORM_SWISH_GRAD = Case(
         Accepted("no rows", _gradient_of_shape((0, 4, 3)), MODERN),
         Accepted("no columns", _gradient_of_shape((0, 0, 3)), MODERN),
         Accepted(
-            "empty outputs beside anything",
+            "empty outputs with anything",
             shape((7, 0), "dxOut", "dgammaOut", "dbetaOut") | shape((), "x") | {"numGroups": 0},
             MODERN,
         ),

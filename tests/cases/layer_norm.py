@@ -106,7 +106,7 @@ LAYER_NORM_BACKWARD = Case(
         Rejected("three mask values", {"outputMask": (True, True)}, "outputMask", "3 values", "2"),
         Rejected("three mask values", {"outputMask": (False,) * 4}, "outputMask", "3 values", "4"),
         *(
-            Rejected("wanted outputs present", {name: None}, name, f"outputMask[{i}] is true", "null", NULL)
+            Rejected("requested outputs present", {name: None}, name, f"outputMask[{i}] is true", "null", NULL)
             for i, name in enumerate(_LAYER_NORM_OUTPUTS)
         ),
         *(
@@ -175,9 +175,7 @@ LAYER_NORM_BACKWARD = Case(
             "9",
         ),
         *(
-            Rejected(
-                "at most 8 dimensions: wanted outputs", shape((1,) * 8 + (3,), name), name, "at most 8 dimensions", "9"
-            )
+            Rejected("at most 8 dimensions: outputs", shape((1,) * 8 + (3,), name), name, "at most 8 dimensions", "9")
             for name in _LAYER_NORM_OUTPUTS
         ),
         Rejected(
@@ -188,9 +186,7 @@ LAYER_NORM_BACKWARD = Case(
             "0",
         ),
         *(
-            Rejected(
-                "at least 1 dimension: mean, rstd, wanted outputs", shape((), name), name, "at least 1 dimension", "0"
-            )
+            Rejected("at least 1 dimension: mean, rstd, outputs", shape((), name), name, "at least 1 dimension", "0")
             for name in ("mean", "rstd", *_LAYER_NORM_OUTPUTS)
         ),
         Rejected(

@@ -42,7 +42,7 @@ from tests.helpers import norms
 
 _WIDE = (*FLOATS, D.DOUBLE)
 _MORE = {FLOAT: 1.5, FLOAT16: 0.01, BF16: 0.01}
-"""Units beside the half of a rounding (docs/numerics-rows.md)."""
+"""Units with the half of a rounding (docs/numerics-rows.md)."""
 _INPUTS = ("gradOutput", "output")
 
 

@@ -384,7 +384,7 @@ def test_a_report_that_has_no_place_is_rejected_before_the_work(words: list[str]
     np.testing.assert_array_equal(files.read("x.npy"), x)
 
 
-def test_what_works_in_place_leaves_its_file_alone() -> None:
+def test_in_place_operators_do_not_change_input_files() -> None:
     x = pair()[1]
     save(x=x)
     result = invoke("run", "inplace_hardswish", "self=x.npy", "--out", "self=y.npy")
@@ -470,7 +470,7 @@ def test_a_wrong_command_line_is_status_2(words: list[str], text: str) -> None:
     assert text in " ".join(result.stderr.replace("│", " ").split())
 
 
-def test_info_says_where_it_runs() -> None:
+def test_info_shows_the_environment() -> None:
     assert "Ascend910B2" in invoke("info").stdout
     document = json.loads(invoke("info", "--json", "-", "--soc-name", "Ascend310P3").stdout)
     assert (document["version"], document["product"]) == (aclnn.__version__, "Atlas inference")
@@ -534,7 +534,7 @@ def test_the_page_of_functions_has_all_of_them() -> None:
         ("silu_backward", "grad_input", False, None, ""),
     ],
 )
-def test_info_says_what_may_be_left_out(operator: str, name: str, optional: bool, default: Any, shown: str) -> None:
+def test_info_marks_optional_arguments(operator: str, name: str, optional: bool, default: Any, shown: str) -> None:
     """``aclnn info`` shows which arguments may be null, and defaults."""
     document = json.loads(invoke("info", operator, "--json", "-").stdout)
     (parameter,) = (row for row in document["parameters"] if row["name"] == name)
@@ -596,7 +596,7 @@ def test_a_shell_completes_operators_options_and_choices(words: str, found: set[
     assert set(done.stdout.split()) == found, done.stderr
 
 
-def test_what_is_no_terminal_gets_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_to_a_pipe_has_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a terminal, tables are not wrapped, so that grep finds whole lines."""
     monkeypatch.setenv("COLUMNS", "40")
     installed = invoke("info").stdout
@@ -640,7 +640,7 @@ def test_an_empty_variable_is_one_that_is_not_set() -> None:
     assert python("-m", "aclnn", "info", **dict.fromkeys(variables, "")).returncode == 0
 
 
-def test_a_full_disk_is_no_traceback() -> None:
+def test_a_full_disk_is_reported_without_a_traceback() -> None:
     """With --json, too, a full disk is an ordinary error."""
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "aclnn", "info", "--json", "-"]
@@ -657,7 +657,7 @@ def test_starting_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("module", ["aclnn", "aclnn.cli.run", "aclnn.torch"])
-def test_what_needs_no_plain_operator_imports_none(module: str) -> None:
+def test_plain_operators_are_imported_on_demand(module: str) -> None:
     """Importing plain operators takes longer than everything else in ``import aclnn``."""
     if module == "aclnn.torch":
         pytest.importorskip("torch")

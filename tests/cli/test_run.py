@@ -44,7 +44,7 @@ def test_run_gives_what_the_function_gives(case: Case, tmp_path: Path, monkeypat
         np.testing.assert_array_equal(io.read(f"{name}.npy"), expected[c_name])
 
 
-def test_what_is_to_be_updated_must_be_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_updated_tensors_are_required(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     io.write("x.npy", np.ones((2, 3), np.float32))
     done = CliRunner().invoke(app, ["run", "batch_norm", "input=x.npy", "training=true", "--out", "running_mean=y.npy"])

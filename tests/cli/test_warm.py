@@ -93,7 +93,7 @@ def test_gradients_of_layer_norm_after_it_need_no_other_kernel() -> None:
     ],
     ids=["no directory", "full"],
 )
-def test_it_passed_where_nothing_could_be_written(obstacle: str, why: str, tmp_path: Path) -> None:
+def test_warm_fails_if_kernels_cannot_be_cached(obstacle: str, why: str, tmp_path: Path) -> None:
     first = "calls = warm._calls; warm._calls = lambda *given: [next(calls(*given))]"
     done = run(f"{WARM.format(name='inplace_hardswish', dtype='FLOAT')}\n{first}\n{obstacle}\n{COMMAND}", tmp_path)
     assert done.returncode == 1, done.stderr

@@ -90,7 +90,7 @@ def test_numbers_that_are_not_assigned_are_kept(number: int) -> None:
 
 
 @pytest.mark.parametrize("value", ["FLOAT", 0.5, None])
-def test_what_is_no_number_is_no_type(value: object) -> None:
+def test_objects_other_than_numbers_have_no_type(value: object) -> None:
     with pytest.raises(ValueError, match="not a valid"):
         DataType(value)
     with pytest.raises(ValueError, match="not a valid"):

@@ -42,14 +42,14 @@ def test_int_ones_labelled_float_are_subnormals() -> None:
     assert example.arguments["gradOutput"].ravel().tolist() == [math.ldexp(1, -149)] * 8
 
 
-def test_a_program_leaves_nothing_behind() -> None:
+def test_a_program_leaves_no_files_behind() -> None:
     with Program() as program:
         free = cann.aclrtGetMemInfo(cann.ACL_HBM_MEM)
         WORKED_EXAMPLES[0].compute(program)
         assert cann.aclrtGetMemInfo(cann.ACL_HBM_MEM) == free
 
 
-def test_a_program_says_what_was_rejected_and_cleans_up() -> None:
+def test_a_program_prints_the_error_and_cleans_up() -> None:
     arguments = dict(WORKED_EXAMPLES[0].arguments) | {"gradInput": np.zeros((2, 2), np.float32)}
     with Program() as program:
         free = cann.aclrtGetMemInfo(cann.ACL_HBM_MEM)

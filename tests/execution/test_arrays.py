@@ -276,7 +276,7 @@ def test_subclasses_of_arrays_are_arrays(tmp_path: Any) -> None:
     assert mapped.tobytes() == silu_of(DY, X).tobytes()
 
 
-def test_a_scalar_is_an_input_of_no_dimensions() -> None:
+def test_a_scalar_is_an_input_without_dimensions() -> None:
     result = silu_of(np.float32(1), np.float32(0))
     assert result.shape == ()
     assert result == 0.5
@@ -293,7 +293,7 @@ def test_fields_of_records_are_strided_arrays() -> None:
     assert record["y"].tobytes() == silu_of(np.ones(5, np.float32), record["x"]).tobytes()
 
 
-def test_a_packed_field_is_no_multiple_of_elements_apart() -> None:
+def test_packed_fields_with_misaligned_strides_are_rejected() -> None:
     record = np.zeros(5, np.dtype([("x", np.float32), ("tag", np.int16)]))
     error = error_of(silu_of, np.ones(5, np.float32), record["x"])
     assert error.message == "aclnnSiluBackward: self: expected strides in multiples of 4 bytes, got [6]"
@@ -377,7 +377,7 @@ NOT_ARRAYS = {
 
 
 @pytest.mark.parametrize("kind", NOT_ARRAYS)
-def test_what_is_no_array_is_rejected(kind: str) -> None:
+def test_objects_other_than_arrays_are_rejected(kind: str) -> None:
     value, expected, got = NOT_ARRAYS[kind]
     out = np.full_like(X, 7)
     for arguments, name in (((value, X, out), "grad_output"), ((DY, value, out), "self"), ((DY, X, value), "out")):
@@ -393,7 +393,7 @@ _NULLABLE = {"INPUT": "an array", "STRING": "a string", "SCALAR": "a number"}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_none_is_called_none_where_the_c_interface_says_null(case: Case) -> None:
+def test_errors_say_none_instead_of_null(case: Case) -> None:
     required = [p for p in case.operator.parameters if p.kind.name in _NULLABLE and not p.optional]
     for parameter in required:
         arguments = case.call(D.FLOAT) | {parameter.name: None}
@@ -474,7 +474,7 @@ def test_several_outputs_come_in_a_tuple() -> None:
         assert error.message.startswith("aclnnLayerNormBackward: out: expected a tuple of 3 arrays or None, got ")
 
 
-def test_gradients_that_are_not_wanted_are_none_and_untouched() -> None:
+def test_unrequested_gradients_are_none_and_unwritten() -> None:
     given = [np.full(shape, 7, np.float32) for shape in ((3, 4), (4,), (4,))]
     for mask in ((True, False, True), (False, True, False), (False, False, False)):
         for _ in range(2):  # checked, and checked before
@@ -559,7 +559,7 @@ def test_a_rejected_attribute_is_shown_no_longer_than_a_line(value: Any) -> None
 
 
 @pytest.mark.parametrize("value", [1, ["none"], b"none"])
-def test_approximations_that_are_no_text(value: Any) -> None:
+def test_approximations_other_than_strings_are_rejected(value: Any) -> None:
     error = error_of(aclnn.gelu_backward_v2, DY, X, value)
     assert error.message == f"aclnnGeluBackwardV2: approximate: expected a string, got {value!r}"
 
@@ -669,7 +669,7 @@ class Series:
     ],
     ids=["list", "series", "float64", "big-endian"],
 )
-def test_an_error_of_data_that_can_be_converted_did_not_say_how(value: Any, cure: str) -> None:
+def test_errors_for_convertible_data_name_the_conversion(value: Any, cure: str) -> None:
     assert error_of(silu_of, DY, value).message.endswith(f": {cure}")
 
 
@@ -725,7 +725,7 @@ def test_equal_calls_of_layer_norm_give_equal_results(mask: tuple[bool, ...], we
         assert call([normal(*shape) if want else None for want, shape in zip(mask, shapes, strict=True)]) == first
 
 
-def test_equal_calls_on_nothing() -> None:
+def test_equal_calls_on_empty_tensors() -> None:
     nothing = np.ones((0, 3), np.float32)
     for _ in range(3):
         assert silu_of(nothing, nothing).shape == (0, 3)

@@ -166,14 +166,14 @@ def test_workspace_can_be_asked_for_where_none_is_needed(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("name", ["ACLNN_TEST_WORKSPACE_BYTES"])
 @pytest.mark.parametrize("word", ["many", "-1", "1.5"])
-def test_settings_that_are_no_numbers(name: str, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_that_are_not_numbers_are_rejected(name: str, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, word)
     monkeypatch.setattr(executors, "_prepared", BoundedCache())
     with pytest.raises(ValueError, match=f"{name}: expected an integer of at least 0, got '{word}'"):
         prepared(CASE_BY_NAME["silu_backward"])
 
 
-def test_what_is_kept_of_earlier_calls_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_caches_of_earlier_calls_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: BoundedCache[Any, Any] = BoundedCache()
     monkeypatch.setattr(executors, "_prepared", kept)
     monkeypatch.setattr(BoundedCache, "limit", 3)
@@ -182,7 +182,7 @@ def test_what_is_kept_of_earlier_calls_is_limited(monkeypatch: pytest.MonkeyPatc
         assert len(kept) <= 3
 
 
-def test_what_python_functions_keep_of_earlier_calls_is_limited_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_caches_of_python_functions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: BoundedCache[Any, Any] = BoundedCache()
     monkeypatch.setattr(arrays, "_cached", kept)
     monkeypatch.setattr(BoundedCache, "limit", 3)

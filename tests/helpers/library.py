@@ -64,7 +64,7 @@ def scalar(dtype: D, value: Any) -> Scalar:
 
 
 def number_of(dtype: D) -> Scalar:
-    """Return a scalar of the data type that PyTorch gives one beside a tensor of this type."""
+    """Return a scalar of the data type that PyTorch gives one with a tensor of this type."""
     if dtype == D.BOOL:
         return scalar(D.BOOL, True)
     return scalar(D.INT64, 3) if dtype in INTEGERS else scalar(D.DOUBLE, 2.5)
@@ -525,7 +525,7 @@ class LibraryTests:
     def test_values_are_pytorchs(self, operator: Operator, layout: str) -> None:
         random = np.random.default_rng(7)
         dtypes = self.subject.dtypes_of(operator)
-        # If there are many data types, each has one other layout beside the contiguous one.
+        # If there are many data types, each has one other layout with the contiguous one.
         shares = {"transposed": 0, "reversed with holes": 1}
         for d in dtypes if layout == "contiguous" or len(dtypes) < 3 else dtypes[shares[layout] :: 2]:
             arguments, placed = self.subject.filled(operator, d, layout, random)

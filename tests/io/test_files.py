@@ -32,7 +32,7 @@ def sample(dtype, shape):
 
 @pytest.mark.parametrize("dtype", TYPES, ids=lambda dtype: np.dtype(dtype).name)
 @pytest.mark.parametrize("suffix", FORMS)
-def test_what_is_written_comes_back(tmp_path, suffix, dtype):
+def test_written_files_are_read_back(tmp_path, suffix, dtype):
     for shape in SHAPES:
         array = sample(dtype, shape)
         path = tmp_path / f"t{suffix}"
@@ -103,7 +103,7 @@ def test_torch_agrees(tmp_path):
     assert set(io.entries(tmp_path / "d.pt")) == {"weight", "bias"}
 
 
-def test_what_lies_uncompressed_is_mapped(tmp_path):
+def test_uncompressed_members_are_mapped(tmp_path):
     array = sample(np.float32, (1000,))
     for suffix in (".npy",) if WITHOUT_TORCH else (".npy", ".pt"):
         io.write(tmp_path / f"t{suffix}", {"a": array})
@@ -248,8 +248,8 @@ def test_a_damaged_lzma_archive_is_rejected(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.pt", "a.bin"])
 @pytest.mark.parametrize("protocol", [2, 4, 5])
-def test_what_torch_saves_beside_tensors_does_not_hide_them(tmp_path, protocol, name):
-    """Objects beside tensors: weights_only reads protocol 2 only, ATK writes 4, and published models end in .bin."""
+def test_other_objects_in_torch_files_do_not_hide_tensors(tmp_path, protocol, name):
+    """Objects with tensors: weights_only reads protocol 2 only, ATK writes 4, and published models end in .bin."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     path = tmp_path / name
     saved = {"x": torch.ones(3), "c": torch.ones(2, dtype=torch.complex64), "d": torch.device("cpu")}
@@ -260,7 +260,7 @@ def test_what_torch_saves_beside_tensors_does_not_hide_them(tmp_path, protocol, 
 
 
 @pytest.mark.parametrize("protocol", [2, 4])
-def test_who_saved_a_whole_model_is_told_what_to_save(tmp_path, protocol):
+def test_errors_about_whole_models_name_what_to_save(tmp_path, protocol):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     path, model = tmp_path / "a.pt", torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
     torch.save(model, path, pickle_protocol=protocol)
@@ -295,7 +295,7 @@ def test_a_compiled_model_is_rejected(tmp_path, protocol, recwarn):
     assert not recwarn
 
 
-def test_a_file_in_the_format_before_pytorch_1_6_is_told_from_a_damaged_one(tmp_path):
+def test_a_file_from_before_pytorch_1_6_is_distinguished_from_a_damaged_one(tmp_path):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     torch.save(torch.ones(3), tmp_path / "a.pt", _use_new_zipfile_serialization=False)
     with pytest.raises(FileError, match=r"a\.pt: expected a zip archive; load a file of PyTorch before 1\.6"):
@@ -328,7 +328,7 @@ def test_an_empty_tensor_of_impossible_extents_is_rejected(tmp_path):
         io.read(tmp_path / "a.npy")
 
 
-def test_texts_of_sizes_say_what_came(tmp_path):
+def test_errors_about_sizes_state_the_given_size(tmp_path):
     (tmp_path / "a.bin").write_bytes(bytes(16))
     with pytest.raises(FileError, match=r"expected extents from 0 on, got \[-4\]"):
         io.read(tmp_path / "a.bin", dtype="float32", shape=(-4,))
@@ -499,7 +499,7 @@ def test_names_that_could_not_be_read_back_are_rejected(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_what_cannot_be_written_is_rejected(tmp_path):
+def test_unwritable_outputs_are_rejected(tmp_path):
     array = sample(np.float32, (3,))
     with pytest.raises(FileError, match="expected one tensor for this format, got 2"):
         io.write(tmp_path / "a.npy", {"a": array, "b": array})

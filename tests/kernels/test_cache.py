@@ -62,7 +62,7 @@ def test_a_home_that_cannot_be_written_leaves_the_temporary_folder(places: Path)
     assert cache.directory() == cache.temporary_cache()
 
 
-def test_without_any_place_nothing_is_kept(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_cached_without_a_writable_folder(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (places / "temporary").write_text("a file, not a folder")
     (places / "home").rmdir()
     (places / "home").write_text("the same")
@@ -72,7 +72,7 @@ def test_without_any_place_nothing_is_kept(places: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("damage", [lambda kept: kept[:-1], lambda kept: kept[:-1] + b"?", lambda kept: b""])
-def test_damaged_contents_are_none(places: Path, damage: Callable[[bytes], bytes]) -> None:
+def test_damaged_cache_entries_are_not_loaded(places: Path, damage: Callable[[bytes], bytes]) -> None:
     """A system crash may leave a page of zeros in machine code, which would crash every later process."""
     cache.write("kernel", (), b"contents")
     assert cache.read("kernel", ()) == b"contents"
@@ -81,7 +81,7 @@ def test_damaged_contents_are_none(places: Path, damage: Callable[[bytes], bytes
     assert cache.read("kernel", ()) is None
 
 
-def test_a_file_under_anothers_name_is_none(places: Path) -> None:
+def test_a_file_under_another_kernels_name_is_not_loaded(places: Path) -> None:
     for name in ("one", "other"):
         cache.write(name, (), name.encode())
     one, other = sorted(cache.user_cache().iterdir())
@@ -94,7 +94,7 @@ def test_a_file_under_anothers_name_is_none(places: Path) -> None:
     ("owner", "mode", "trusted"),
     [(0, 0o644, True), (1000, 0o644, True), (1001, 0o644, False), (1000, 0o664, False), (0, 0o666, False)],
 )
-def test_what_others_could_have_written_is_not_run(
+def test_cache_entries_writable_by_others_are_not_loaded(
     places: Path, monkeypatch: pytest.MonkeyPatch, owner: int, mode: int, trusted: bool
 ) -> None:
     cache.write("kernel", (), b"contents")
@@ -220,7 +220,7 @@ def test_a_pipe_under_a_kernels_name_is_not_waited_for(places: Path) -> None:
     assert results == [None]
 
 
-def test_folders_for_kernels_are_nobody_elses_to_write_whatever_the_umask(places: Path) -> None:
+def test_kernel_folders_are_writable_by_their_owner_only_with_any_umask(places: Path) -> None:
     before = os.umask(0)
     try:
         cache.write("kernel", (), b"contents")
@@ -326,7 +326,7 @@ def test_kernels_compiled_without_optimisation_are_not_everybodys(tmp_path: Path
     assert len(list(tmp_path.iterdir())) == 2 * slow
 
 
-def test_what_verify_compiles_is_kept_with_the_kernels(tmp_path: Path) -> None:
+def test_code_compiled_by_verify_is_cached_with_the_kernels(tmp_path: Path) -> None:
     """Numba's own cache raises if it finds no folder, which must not fail a correct dump."""
     for _ in range(2):
         ours, numbas = tmp_path / "ours", tmp_path / "numbas"

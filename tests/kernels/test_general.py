@@ -179,7 +179,7 @@ def scaled_bell(x: Any, width: Any) -> Any:
 
 
 @pytest.mark.parametrize("dtype", EVERY.values(), ids=EVERY)
-def test_a_new_number_compiles_nothing(dtype: np.dtype[Any]) -> None:
+def test_a_new_attribute_value_does_not_recompile(dtype: np.dtype[Any]) -> None:
     gradient = Gradient(scaled_bell)
     x = np.linspace(-9, 9, 1000).astype(dtype)
     kept = None
@@ -260,7 +260,7 @@ def stretched(x: Any, p: Any) -> Any:
 
 
 @pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16])
-def test_what_lies_just_beside_the_middle_of_two_16_bit_numbers_is_rounded_once(dtype: D) -> None:
+def test_values_near_ties_of_16_bit_numbers_are_rounded_once(dtype: D) -> None:
     """The difference has no digits in float32: rounding to that first would misround half of these."""
     numbers = np.arange(0x3C00, 0x4400, dtype=np.uint16).view(dtype.numpy).astype(np.float32)
     middles = (numbers[:-1] + numbers[1:]) / 2

@@ -114,7 +114,7 @@ def test_results_are_within_the_bounds(dtype: D) -> None:
 
 
 @DTYPES
-def test_what_rounding_a_sum_to_float32_loses_counts(dtype: D) -> None:
+def test_rounding_errors_of_float32_sums_count(dtype: D) -> None:
     """The larger operand is constant, so that the difference from the mean comes from the smaller one alone."""
     inputs = scaled(random_inputs(dtype), x2=2.0**-10)
     inputs["x1"][...] = 4096.0

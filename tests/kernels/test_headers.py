@@ -79,7 +79,7 @@ def test_another_number_of_arrays_is_seen() -> None:
     assert not any(headers.match((array(), array(), array())))
 
 
-def test_what_was_absent_is_expected_to_be() -> None:
+def test_absent_outputs_match_only_absent_outputs() -> None:
     headers = kernels.headers((array(), None))
     assert headers.match((array(), None))[-1]
     assert not any(headers.match((array(), array())))

@@ -171,7 +171,7 @@ def complex_step(at: tuple[Array, ...], which: int) -> Array:
 
 
 @pytest.mark.parametrize("repeats", [1, 3])
-def test_the_gradients_are_those_of_the_forward(repeats: int) -> None:
+def test_the_gradients_match_the_forward(repeats: int) -> None:
     rng = np.random.default_rng(repeats)
     # Ten values ±1 and six ±3 have the mean 0 and the variance 4: mean and rstd of these rows are exact in float32.
     values = np.repeat([1.0, -1.0, 3.0, -3.0], [5, 5, 3, 3])
@@ -324,7 +324,7 @@ def test_rows_whose_magnitudes_are_in_doubt_have_the_same_bits_in_any_layout(n: 
 
 @pytest.mark.parametrize("n", [2, 16, 40, 200, 700])
 @pytest.mark.parametrize("m", [1, 300])
-def test_what_vanishes_from_c2_matters_where_xhat_is_large(m: int, n: int) -> None:
+def test_terms_that_vanish_from_c2_matter_if_xhat_is_large(m: int, n: int) -> None:
     """A g that underflows is multiplied by the large x̂ of two columns; without it dx is 14 % off."""
     dy, x, mean, rstd, weight = (array.copy() for array in rows(np.random.default_rng(1), m, n))
     dy[:], x[:], mean[:], rstd[:], weight[:] = 0.0, 0.0, 0.0, 1.0, 1.0

@@ -179,8 +179,8 @@ def awkward(n: int) -> dict[str, Array]:
 @pytest.mark.parametrize("eps", [1e-5, 1e-45])
 @pytest.mark.parametrize("n", [1, 2, 50, 1000])
 @pytest.mark.parametrize("name", awkward(2))
-def test_results_beside_a_large_mean_and_others_are_within_their_bounds(name: str, n: int, eps: float) -> None:
-    """The mean's rounding error in float64 counts beside 1e8: without it results are off by up to 28 ULP."""
+def test_results_with_a_large_mean_and_others_are_within_their_bounds(name: str, n: int, eps: float) -> None:
+    """The mean's rounding error in float64 counts with 1e8: without it results are off by up to 28 ULP."""
     within_bounds(awkward(n)[name], eps)
 
 

@@ -34,7 +34,7 @@ def on_a_terminal(folder: Path) -> str:
     return shown.decode().removesuffix("end")
 
 
-def test_first_calls_compile_for_seconds_and_say_so_once(tmp_path: Path) -> None:
+def test_a_slow_first_compilation_is_announced_once(tmp_path: Path) -> None:
     assert on_a_terminal(tmp_path) == LINE.format(tmp_path)
     assert on_a_terminal(tmp_path) == ""
 

@@ -34,7 +34,7 @@ def bytes_of(address: int, layout: Layout) -> set[int]:
     return {address + start * size + byte for start in starts for byte in range(size)}
 
 
-def test_those_that_share_a_byte() -> None:
+def test_layouts_that_share_a_byte_overlap() -> None:
     rng = np.random.default_rng(0)
     for _ in range(3000):
         read, written = ([some_layout(rng) for _ in range(3)] for _ in range(2))

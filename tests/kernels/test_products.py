@@ -105,7 +105,7 @@ OTHERS: dict[str, tuple[Any, int]] = {
 
 
 @pytest.mark.parametrize(("formula", "inputs"), OTHERS.values(), ids=OTHERS)
-def test_what_is_no_such_product(formula: Any, inputs: int) -> None:
+def test_formulas_that_are_not_products(formula: Any, inputs: int) -> None:
     assert products(formula, inputs) is None
 
 
@@ -176,7 +176,7 @@ def test_outliers_in_any_number_have_the_formulas_results_wherever_they_lie(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["swi_glu_grad", "glu_grad"])
-def test_what_rounding_a_product_of_two_operands_loses_is_kept(name: str) -> None:
+def test_rounding_errors_of_products_are_kept(name: str) -> None:
     """Where functions are smooth, results are nearly correctly rounded; a lost error would add half a unit or more."""
     formula, inputs, _ = GATED[name]
     rng = np.random.default_rng(8)

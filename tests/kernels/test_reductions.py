@@ -251,14 +251,14 @@ def digest(*names: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.usefixtures("usual_threads")
-def test_bits_are_those_of_every_processor(count: int) -> None:
+def test_bits_match_every_processor(count: int) -> None:
     threads.set_threads(count)
     assert digest() == EVERYWHERE
 
 
 @pytest.mark.slow
 @EVERY_OTHER_SET
-def test_bits_are_those_of_other_instructions(elsewhere: dict[str, str]) -> None:
+def test_bits_match_other_instructions(elsewhere: dict[str, str]) -> None:
     assert digest_elsewhere(__name__, elsewhere, *FORMS) == digest(*FORMS)
 
 
@@ -322,7 +322,7 @@ def test_outputs_over_inputs_are_as_if_the_inputs_had_been_read_before(name: str
 
 @pytest.mark.parametrize("name", ["softmax", "softmax dim 1", "layer norm gradients", "batch norm"])
 @pytest.mark.parametrize("spoilt", [math.nan, math.inf, -math.inf])
-def test_other_rows_know_nothing_of_one_that_is_not_finite(name: str, spoilt: float) -> None:
+def test_a_row_that_is_not_finite_does_not_affect_others(name: str, spoilt: float) -> None:
     case, dtype = CASES[name], np.dtype(np.float32)
     inputs, wanted, outputs = random_inputs(case, dtype), fresh(case, dtype), fresh(case, dtype)
     run(case, inputs, wanted)
@@ -389,7 +389,7 @@ def test_large_results_go_around_the_cache(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("summed", [(1, 4000), (5, 1)], ids=["sums of columns", "totals"])
 @pytest.mark.parametrize("dtype", [np.dtype(np.float32), np.dtype(np.float16)], ids=str)
-def test_large_results_go_around_the_cache_beside_sums_too(
+def test_large_results_go_around_the_cache_with_sums_too(
     summed: Shape, dtype: np.dtype[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sums need element i in lane i modulo 16, so that non-temporal stores begin at whole cache lines."""
@@ -427,7 +427,7 @@ def test_unwanted_results_and_numbers_in_place_of_tensors() -> None:
 
 
 @pytest.mark.parametrize(("x", "out", "outputs"), [(D.DOUBLE, D.DOUBLE, "rows"), (D.FLOAT, D.BF16, "elements")])
-def test_what_all_rows_share_keeps_its_digits(x: D, out: D, outputs: str) -> None:
+def test_a_common_offset_of_all_rows_keeps_its_digits(x: D, out: D, outputs: str) -> None:
     """A float64 operand common to all rows, with row-constant results alone or 16-bit results."""
     shape, row = (4096, 64), (1, 64)
     of_rows = outputs == "rows"
@@ -502,7 +502,7 @@ def test_sums_of_runs_have_the_same_bits_across_rows_and_without_totals(
         np.testing.assert_array_equal(dx, outputs[0])
 
 
-def test_a_new_number_compiles_nothing() -> None:
+def test_a_new_attribute_value_does_not_recompile() -> None:
     from aclnn.kernels.cpu import jit
 
     case = CASES["layer norm"]

@@ -149,7 +149,7 @@ OTHERS: dict[str, tuple[Any, int, tuple[float, ...]]] = {
 
 
 @pytest.mark.parametrize(("formula", "inputs", "numbers"), OTHERS.values(), ids=OTHERS)
-def test_what_is_not_separable(formula: Any, inputs: int, numbers: tuple[float, ...]) -> None:
+def test_formulas_that_are_not_separable(formula: Any, inputs: int, numbers: tuple[float, ...]) -> None:
     assert separate(trace(formula, inputs + len(numbers)), numbers) is None
 
 

@@ -1,4 +1,4 @@
-"""The derivatives of 16-bit x: their constants, every x they serve, and wide vectors beside the table."""
+"""The derivatives of 16-bit x: their constants, every x they serve, and wide vectors with the table."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_a_null_pointer_is_false_and_a_pointer_has_a_number() -> None:
     assert run(describe, 64) == (True, 64 + ctypes.sizeof(Pair))
 
 
-def test_what_lies_within_is_not_assigned_and_unknown_fields_are_rejected() -> None:
+def test_nested_structs_cannot_be_assigned_and_unknown_fields_are_rejected() -> None:
     def assign(at: int) -> None:
         p = everything_at(at)
         p.pair = p.pairs
@@ -142,7 +142,7 @@ def test_vectors_are_read_and_written_by_pointers() -> None:
     ],
     ids=str,
 )
-def test_operators_on_pointers_and_vectors_are_not_looked_for_in_numpy_first(
+def test_operators_on_pointers_and_vectors_are_resolved_before_numpys(
     function: Any, arguments: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     typing, searched = cpu_target.typing_context, list[Any]()

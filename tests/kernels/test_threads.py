@@ -471,7 +471,7 @@ def test_short_calls_one_upon_the_other_wake_the_workers(crew: Any) -> None:
     assert crew._wakeups.entries
 
 
-def test_wake_ups_leave_nothing_behind(crew: Any) -> None:
+def test_wake_ups_leave_no_state_behind(crew: Any) -> None:
     """Wake-ups must not accumulate in a queue."""
     crew._announced = math.inf  # so the worker goes on because of the announcement, and takes no entry for it
     for _ in range(5):
@@ -661,6 +661,6 @@ os._exit(0)  # Numba waits for its lock at the end
 """
 
 
-def test_what_is_compiled_for_may_be_asked_while_another_thread_begins_to_compile() -> None:
+def test_the_compilation_target_can_be_queried_while_another_thread_starts_compiling() -> None:
     """Two first calls must not deadlock: one with Numba's lock that waits for the target, one that makes the target."""
     assert python("-c", _LOCKS) == "done\n"

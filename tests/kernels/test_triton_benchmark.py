@@ -55,7 +55,7 @@ def test_assess_finds_errors() -> None:
     assert not any(map(gpu.is_wrong, ({"passed": True, "worst_ulp": 3.0}, {"worst_ulp": 2.0, "wrong_special": 0})))
 
 
-def test_what_was_not_done_is_a_failure() -> None:
+def test_incomplete_steps_are_failures() -> None:
     """A walk stopped by its deadline, and omitted measurements, count as failures."""
     walked = {"operator": "silu", "worst_ulp": 0.0, "wrong_special": 0, "of": 2**32}
     assert gpu.is_wrong(walked | {"inputs": 0})
@@ -123,7 +123,7 @@ def test_timed_calls_find_the_cache_filled_with_other_data() -> None:
     assert names == ["zero_", "_sleep", "record", "call", "record", "synchronize", "elapsed_time"]
 
 
-def test_what_is_measured_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measured_kernels_are_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each plan is compiled in one of the shares, none is timed, and a failure does not affect the others."""
     called: list[int] = []
 
@@ -195,7 +195,7 @@ class Broken:
         raise ValueError(f"no {name}")
 
 
-def test_what_fails_leaves_the_rest(tmp_path: Path) -> None:
+def test_a_failure_does_not_affect_the_rest(tmp_path: Path) -> None:
     """Exceptions become rows of the report, in each section."""
     with (tmp_path / "rows").open("w") as lines:
         gpu.run_sections(["layouts", "door"], Broken(), float("inf"), lines)
@@ -204,7 +204,9 @@ def test_what_fails_leaves_the_rest(tmp_path: Path) -> None:
     assert len(rows) > 1
 
 
-def test_what_hangs_is_stopped_and_its_rows_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_measurement_is_stopped_and_its_rows_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def job(script: str) -> list[dict[str, Any]]:
         def start(command: list[str], **options: Any) -> Any:
             return popen([sys.executable, "-c", script, command[command.index("--rows") + 1]], **options)
@@ -249,7 +251,7 @@ def test_a_run_that_is_cut_off_leaves_its_results(number: int, tmp_path: Path) -
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_says_that_there_is_no_gpu(tmp_path: Path) -> None:
+def test_a_missing_gpu_is_reported(tmp_path: Path) -> None:
     pytest.importorskip("triton", reason="Triton is not installed: pip install triton")
     result = run("--out", str(tmp_path / "results"))
     assert result.returncode == 1
@@ -257,7 +259,7 @@ def test_says_that_there_is_no_gpu(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_says_what_is_missing() -> None:
+def test_missing_packages_are_named() -> None:
     program = "import sys; sys.modules['triton'] = None\nfrom benchmarks import gpu\ngpu.main()"
     result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 1

@@ -512,7 +512,7 @@ def test_other_rows_and_strides_compile_nothing(launches: list[Any]) -> None:
     assert compiled[1:] == compiled[:-1]
 
 
-def test_addresses_that_are_no_multiples_of_16_bytes_get_a_kernel_of_their_own(launches: list[Any]) -> None:
+def test_addresses_not_aligned_to_16_bytes_use_a_separate_kernel(launches: list[Any]) -> None:
     """A kernel for multiples of 16 bytes, which a plan keeps, faults at other addresses."""
     from aclnn import kernels
 

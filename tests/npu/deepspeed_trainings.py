@@ -1,7 +1,7 @@
-"""Trainings by DeepSpeed on torch_npu and HCCL, beside the same ones by plain PyTorch on the CPU, on each rank.
+"""Trainings by DeepSpeed on torch_npu and HCCL, with the same ones by plain PyTorch on the CPU, on each rank.
 
 ``aclnn torch-npu run -m torch.distributed.run --nproc-per-node 2 -m tests.npu.deepspeed_trainings [PART OF A NAME …]``
-in an environment that tests/npu/environment.py made, with DeepSpeed beside it: fails where the two differ. The first
+in an environment that tests/npu/environment.py made, with DeepSpeed with it: fails where the two differ. The first
 training that leaves its optimizer to the CPU compiles DeepSpeed's CPUAdam, which takes a minute or more.
 """
 

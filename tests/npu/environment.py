@@ -19,7 +19,7 @@ from aclnn.toolkit.torch_npu import VERSION
 
 
 def obstacle() -> str | None:
-    """Why torch_npu cannot work beside what is installed here; None where it can."""
+    """Why torch_npu cannot work with what is installed here; None where it can."""
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         return f"expected Linux on x86_64, got {platform.system()} on {platform.machine()}"
     if torch.version.cuda is not None:
@@ -28,7 +28,7 @@ def obstacle() -> str | None:
 
 
 def install(folder: Path) -> None:
-    """Install torch_npu and what it needs, beside the packages of this environment."""
+    """Install torch_npu and what it needs, with the packages of this environment."""
     venv.create(folder, with_pip=False, clear=True)
     packages = sysconfig.get_path("purelib", vars={"base": str(folder)})
     Path(packages, "beside.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")

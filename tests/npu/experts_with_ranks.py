@@ -1,4 +1,4 @@
-"""Mixtures of experts that lie on several ranks, beside PyTorch's CPU, on each rank.
+"""Mixtures of experts that lie on several ranks, compared with PyTorch's CPU, on each rank.
 
 ``aclnn torch-npu run -m torch.distributed.run --nproc-per-node 2 -m tests.npu.experts_with_ranks``: fails where they
 differ.
@@ -49,7 +49,7 @@ def barrier(size: int, device: str, name: str) -> None:
 
 
 def products(rank: int, size: int, device: str, name: str) -> None:
-    """Rows that meet the matrices of experts on other ranks, and products that come back, beside a rank's own."""
+    """Rows that meet the matrices of experts on other ranks, and products that come back, with a rank's own."""
     chosen = [torch.Generator().manual_seed(each) for each in range(size)]
     matrices = [torch.randint(-4, 5, (2, 5, 6), generator=each).half() for each in chosen]
     routed = torch.stack([torch.randint(1, 4, (size, 2), generator=each) for each in chosen])

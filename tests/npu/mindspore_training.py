@@ -1,4 +1,4 @@
-"""MindSpore's layers, operators and trainings on the toolkit, beside its own CPU device.
+"""MindSpore's layers, operators and trainings on the toolkit, compared with its own CPU device.
 
 In an environment with MindSpore (docs/mindspore.md):
 

@@ -1,4 +1,4 @@
-"""Products of matrices whose factors or results ranks exchange, beside PyTorch's CPU, on each rank.
+"""Products of matrices whose factors or results ranks exchange, compared with PyTorch's CPU, on each rank.
 
 ``aclnn torch-npu run -m torch.distributed.run --nproc-per-node 2 -m tests.npu.products_with_ranks``: fails where they
 differ.

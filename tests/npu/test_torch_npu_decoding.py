@@ -1,4 +1,4 @@
-"""Functions of torch_npu for steps of decoding, beside PyTorch's CPU; test_torch_npu.py runs it."""
+"""Functions of torch_npu for steps of decoding, compared with PyTorch's CPU; test_torch_npu.py runs it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_matrix_turns_pairs() -> None:
 
 @BEFORE_950
 @pytest.mark.parametrize("quantised", [False, True])
-def test_values_apart_from_keys_are_cached(quantised: bool) -> None:
+def test_separate_values_are_cached(quantised: bool) -> None:
     keys, values, index = sample(2, 2, 3, 192).half(), sample(2, 2, 3, 128, seed=1).half(), torch.arange(3).repeat(2, 1)
     cos, sin = sample(2, 2, 3, 64, seed=2).half(), sample(2, 2, 3, 64, seed=3).half()
     caches = [torch.zeros(2, 2, 4, columns, dtype=torch.float16) for columns in (192, 128)]

@@ -1,4 +1,4 @@
-"""Mixtures of experts on torch_npu beside PyTorch's CPU; test_torch_npu.py runs them by ``aclnn torch-npu run``."""
+"""Mixtures of experts on torch_npu compared with PyTorch; run by test_torch_npu.py: ``aclnn torch-npu run``."""
 
 from __future__ import annotations
 

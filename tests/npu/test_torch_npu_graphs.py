@@ -1,4 +1,4 @@
-"""Graphs of torch_npu beside what it computes at once; test_torch_npu.py runs them by ``aclnn torch-npu run``."""
+"""Graphs of torch_npu with what it computes at once; test_torch_npu.py runs them by ``aclnn torch-npu run``."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_lengths_of_attention_for_training_are_replaced() -> None:
 
 
 @without_queue
-def test_what_waits_is_rejected_and_the_capture_goes_on() -> None:
+def test_waits_are_rejected_and_the_capture_continues() -> None:
     x, stream, graph = torch.ones(1, device="npu"), npu.Stream(), npu.NPUGraph()
     with npu.stream(stream):
         graph.capture_begin()

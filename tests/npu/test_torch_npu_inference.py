@@ -1,4 +1,4 @@
-"""Functions of torch_npu for inference and mixtures, beside PyTorch's CPU; test_torch_npu.py runs it."""
+"""Functions of torch_npu for inference and mixtures, compared with PyTorch's CPU; test_torch_npu.py runs it."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_layer_norm_forward_and_backward(dtype: Any, affine: bool, reduce: str) 
         )
 
 
-def test_what_a_device_is() -> None:
+def test_properties_of_a_device() -> None:
     assert torch.npu.is_available()
     assert torch.npu.device_count() == 1
     torch.npu.set_device(0)
@@ -772,7 +772,7 @@ def _finish(function: Callable[[], Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_errors_are_pythons_and_say_why(name: str) -> None:
+def test_errors_are_python_exceptions_with_reasons(name: str) -> None:
     queue = os.environ.get("TASK_QUEUE_ENABLE", "0")
     by_name = name == "no such operator" and not ON_950  # which the queue's thread finds out
     if queue == "2" or (queue == "1" and by_name):

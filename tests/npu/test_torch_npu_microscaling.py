@@ -1,4 +1,4 @@
-"""MX formats of torch_npu on Ascend 950, beside blocks of PyTorch's numbers; test_torch_npu.py runs it."""
+"""MX formats of torch_npu on Ascend 950, compared with blocks of PyTorch's numbers; test_torch_npu.py runs it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_products(of: Any) -> None:
 
 
 def test_products_are_added() -> None:
-    """Of two groups of rows, whose scales begin in rows of their own."""
+    """Two groups of rows, whose scales begin in separate rows."""
     x, weight, ends, of = (
         sample(70, 3),
         sample(70, 4, seed=1),

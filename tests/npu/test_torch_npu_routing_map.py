@@ -1,4 +1,4 @@
-"""Tokens to experts by a map, on torch_npu beside PyTorch's CPU; test_torch_npu.py runs it."""
+"""Tokens to experts by a map, on torch_npu compared with PyTorch's CPU; test_torch_npu.py runs it."""
 
 from __future__ import annotations
 

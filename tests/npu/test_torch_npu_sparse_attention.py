@@ -1,4 +1,4 @@
-"""Sparse attention by torch_npu, beside PyTorch's CPU; test_torch_npu.py runs it."""
+"""Sparse attention by torch_npu, compared with PyTorch's CPU; test_torch_npu.py runs it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def sample(*shape: int, seed: int = 0) -> Any:
 
 
 def test_an_indexer_chooses_keys_and_has_gradients() -> None:
-    """Of two packed sequences, with all keys of one query or those up to its own."""
+    """Two packed sequences, with all keys of a query or those up to its position."""
     query, key, weights, dy = (
         sample(5, 8, 128),
         sample(9, 1, 128, seed=1),
@@ -113,7 +113,7 @@ def test_keys_of_eight_bits() -> None:
 
 @pytest.mark.skipif(ON_950, reason="CANN has all keys' loss before Ascend 950 only")
 def test_losses_of_an_indexer() -> None:
-    """Of all keys and of chosen ones, which here are all that a query sees."""
+    """Losses over all keys and over selected ones, here all that a query sees."""
     tokens, heads = 4, 32
     query, key = (sample(1, tokens, heads, 128, seed=seed) / 4 for seed in (0, 1))
     index = [

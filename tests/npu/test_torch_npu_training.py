@@ -1,4 +1,4 @@
-"""Trainings on torch_npu beside PyTorch's CPU; test_torch_npu.py runs them by ``aclnn torch-npu run -m pytest``."""
+"""Trainings on torch_npu compared with PyTorch; run by test_torch_npu.py: ``aclnn torch-npu run``."""
 
 from __future__ import annotations
 
@@ -395,7 +395,7 @@ def test_sparse_tensors_are_coalesced(dense: tuple[int, ...]) -> None:
 
 @ON_950
 @pytest.mark.parametrize("mask", [torch.uint8, torch.float32])
-def test_what_a_mask_keeps_is_scaled(mask: Any) -> None:
+def test_kept_elements_are_scaled(mask: Any) -> None:
     x = torch.randn(3, 5)
     got = torch._masked_scale(x.npu(), (x > 0).to(mask).npu(), 2.5)
     torch.testing.assert_close(got.cpu(), x.relu() * 2.5)

@@ -1,7 +1,7 @@
 """Models of Hugging Face's transformers, small and with random weights, on the CPU and through torch_npu.
 
 ``aclnn torch-npu run [--soc-name NAME] -m tests.npu.transformers_models [TYPE …]`` in an environment that
-tests/npu/environment.py made, with transformers beside it; half an hour for all types. Of each the results, the
+tests/npu/environment.py made, with transformers with it; half an hour for all types. Of each the results, the
 loss, the gradients, the loss after a step of AdamW and what it generates, greedily and by two beams, are compared. Exit
 status 1 where something differs or is rejected for no known reason.
 """
@@ -111,8 +111,8 @@ TOKEN = r"\w*_token(_id|_index)|\w+_token_idx"
 #: Reasons for what differs or is rejected, by the model's type.
 KNOWN = {
     "hiera": "rounding makes the larger of two that are 3e-8 apart the smaller, and a maximum's gradient goes to it",
-    "mobilenet_v1": "rounding puts an element 5e-6 beside ReLU6's bend on its other side",
-    "mobilenet_v2": "rounding puts an element 2e-7 beside ReLU6's bend on its other side",
+    "mobilenet_v1": "rounding puts an element 5e-6 with ReLU6's bend on its other side",
+    "mobilenet_v2": "rounding puts an element 2e-7 from ReLU6's bend on its other side",
 }
 
 

@@ -81,7 +81,7 @@ def test_the_gradient_by_the_result_is_rounded_once(numbers: tuple[float, ...], 
 
 @pytest.mark.parametrize("name", ["elu", "elu_backward"])
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name)
-def test_a_new_number_compiles_nothing(name: str, dtype: D) -> None:
+def test_a_new_attribute_value_does_not_recompile(name: str, dtype: D) -> None:
     x = np.linspace(-3, 3, 100).astype(NUMPY[dtype])
 
     def call(alpha: float) -> Any:
@@ -159,7 +159,7 @@ def test_any_strides_of_float64(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.name)
-def test_a_zero_is_told_from_its_negative_and_a_real_number_from_a_complex_one(dtype: D) -> None:
+def test_zeros_of_either_sign_and_real_and_complex_numbers_are_distinguished(dtype: D) -> None:
     """The second call of each pair has a plan of its own, although the numbers are equal."""
     x = np.array([-1.0], NUMPY[dtype])
     assert np.signbit(aclnn.elu(x, 0.0)).all()
@@ -193,13 +193,13 @@ def test_numbers_become_scalars(given: Any, dtype: D) -> None:
 
 
 @pytest.mark.parametrize("value", ["1", b"1", [1.0], np.ones(1), object()])
-def test_what_is_no_number_is_rejected(value: Any) -> None:
+def test_attributes_that_are_not_numbers_are_rejected(value: Any) -> None:
     with pytest.raises(AclnnError, match="aclnnElu: input_scale: expected a number, got "):
         aclnn.elu(X, 1.0, 1.0, value)
 
 
 @pytest.mark.parametrize("value", [2, "true", None, [True]])
-def test_what_is_no_truth_value_is_rejected(value: Any) -> None:
+def test_attributes_that_are_not_booleans_are_rejected(value: Any) -> None:
     with pytest.raises(AclnnError, match="aclnnEluBackward: is_result: expected a boolean, got "):
         aclnn.elu_backward(X, 1, 1, 1, value, X)
 

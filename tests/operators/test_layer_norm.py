@@ -40,7 +40,7 @@ def differentiated(dy: Array, x: Array, weight: Array, bias: Array, eps: float) 
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 2), (5, 3), (4, 17), (3, 40)])
-def test_gradients_are_those_of_the_forward(rows: int, columns: int) -> None:
+def test_gradients_match_the_forward(rows: int, columns: int) -> None:
     rng = np.random.default_rng(rows)
     dy, x = rng.normal(size=(2, rows, columns)).astype(F32).astype(float)
     weight, bias = rng.normal(size=(2, columns)).astype(F32).astype(float)
@@ -107,7 +107,9 @@ def test_intermediates_may_be_huge_or_tiny(
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("name", ["gradOut", "input", "mean", "rstd", "weightOptional"])
 @pytest.mark.parametrize(("rows", "columns"), [(3, 5), (300, 33), (2, 600)])
-def test_what_is_not_finite_spreads_by_the_formula(value: float, name: str, rows: int, columns: int) -> None:
+def test_elements_that_are_not_finite_propagate_as_in_the_formula(
+    value: float, name: str, rows: int, columns: int
+) -> None:
     rng = np.random.default_rng(10)
     arguments = {
         "gradOut": rng.normal(size=(rows, columns)).astype(F32),

@@ -67,7 +67,7 @@ def differentiated(dy: Array, x: Array, gamma: Array, eps: float) -> list[Array]
 
 
 @pytest.mark.parametrize(("m", "n"), [(1, 2), (5, 3), (4, 17), (3, 40)])
-def test_gradients_are_those_of_the_forward(m: int, n: int) -> None:
+def test_gradients_match_the_forward(m: int, n: int) -> None:
     dy, x, _, gamma = rows(m, n)
     eps = float(F32(1e-3))
     y, rstd = aclnn.rms_norm(x, gamma, eps)
@@ -142,7 +142,7 @@ def test_intermediates_may_be_huge_or_tiny(
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("place", range(4))
 @pytest.mark.parametrize(("m", "n"), [(3, 5), (300, 33), (300, 600), (2, 600)])
-def test_what_is_not_finite_spreads_by_the_formula(value: float, place: int, m: int, n: int) -> None:
+def test_elements_that_are_not_finite_propagate_as_in_the_formula(value: float, place: int, m: int, n: int) -> None:
     arguments = [array.copy() for array in rows(m, n)]
     arguments[place][(1,) * arguments[place].ndim if arguments[place].shape[-1] > 1 else (1, 0)] = value
     checked(*arguments)
@@ -199,7 +199,7 @@ def test_no_rows_leave_nan_on_the_950_class_alone() -> None:
     assert np.isnan(aclnn.rms_norm_grad(empty, empty, rstd, gamma)[1]).all()
 
 
-def test_what_is_behind_the_rows_of_rstd_is_left_alone() -> None:
+def test_memory_behind_the_rows_of_rstd_is_unchanged() -> None:
     x, gamma = np.ones((2, 3), F32), np.ones(3, F32)
     for strides in ((3, 1), (4, 1), (1, 2)):
         storage = np.full(8, F32(7))

@@ -221,7 +221,7 @@ FEW = ("softmax", "softmax_backward", "group_norm", "layer_norm", "layer_norm_ba
         for alone in (False, True)
     ],
 )
-def test_nasty_rows_are_exact_and_others_know_nothing_of_them(case: Case, n: int, alone: bool) -> None:
+def test_difficult_rows_are_exact_and_do_not_affect_others(case: Case, n: int, alone: bool) -> None:
     finite, others = nasty(n), spoilt(n)
     if not alone:
         examine(case, np.stack([*finite.values(), *others.values()]), len(finite))
@@ -342,7 +342,7 @@ DIFFERENTIATED: dict[str, Callable[..., Array]] = {
 
 
 @pytest.mark.parametrize("name", [case.name for case in TABLE if re.search("_(backward|grad)$", case.name)])
-def test_gradients_are_those_of_the_forward(name: str) -> None:
+def test_gradients_match_the_forward(name: str) -> None:
     """Compare gradients with complex steps, which have no cancellation."""
     case, rows = CASE_BY_NAME[name], np.random.default_rng(4).normal(size=(4, 6))
     arguments = given(case, rows, NUMPY[D.FLOAT])
@@ -383,11 +383,11 @@ def digest(name: str) -> str:
 @pytest.mark.long
 @EVERY
 @EVERY_OTHER_SET
-def test_bits_are_those_of_other_instructions(case: Case, elsewhere: dict[str, str]) -> None:
+def test_bits_match_other_instructions(case: Case, elsewhere: dict[str, str]) -> None:
     assert digest_elsewhere(__name__, elsewhere, case.name) == digest(case.name)
 
 
-def test_outputs_in_one_place_of_columns_beside_one_another() -> None:
+def test_outputs_in_one_place_of_adjacent_columns() -> None:
     """Outputs that share memory need a larger workspace than the plan's."""
     random = np.random.default_rng(0)
     x, other = (np.asfortranarray(random.standard_normal((64, 100), np.float32)) for _ in range(2))

@@ -198,7 +198,7 @@ def test_sums_that_float32_does_not_hold_are_float64(axis: int) -> None:
 
 @pytest.mark.parametrize("function", FORWARD)
 @pytest.mark.parametrize("spoilt", [[math.nan], [math.inf], [-math.inf] * 50], ids=["nan", "inf", "all -inf"])
-def test_what_is_not_finite_stays_in_its_row(function: Callable[..., Array], spoilt: list[float]) -> None:
+def test_elements_that_are_not_finite_stay_in_their_row(function: Callable[..., Array], spoilt: list[float]) -> None:
     x = normal(4, 50)
     clean = function(x)
     x[2, : len(spoilt)] = spoilt
@@ -296,14 +296,14 @@ def digest(*dtypes: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.long), 2])
 @pytest.mark.usefixtures("usual_threads")
-def test_bits_are_those_of_every_processor(count: int) -> None:
+def test_bits_match_every_processor(count: int) -> None:
     threads.set_threads(count)
     assert digest() == EVERYWHERE
 
 
 @pytest.mark.long
 @EVERY_OTHER_SET
-def test_bits_are_those_of_other_instructions(elsewhere: dict[str, str]) -> None:
+def test_bits_match_other_instructions(elsewhere: dict[str, str]) -> None:
     assert digest_elsewhere(__name__, elsewhere, "FLOAT") == digest("FLOAT")
 
 
@@ -334,7 +334,7 @@ def test_a_gradient_is_converted_to_any_numbers(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("operator", [declared.SOFTMAX, declared.SOFTMAX_BACKWARD, declared.LOG_SOFTMAX_BACKWARD])
-def test_nothing_but_emptiness_is_looked_at(operator: Operator) -> None:
+def test_only_emptiness_is_checked(operator: Operator) -> None:
     """Empty inputs end all checks; those of the gradients do not on Ascend 950."""
     empty, out = Tensor(D.COMPLEX64, (2, 0)), Tensor(D.STRING, (1,) * 9)
     arguments = {**{p.name: empty for p in operator.inputs}, "dim": 77, "out": out}

@@ -66,8 +66,8 @@ def test_results_do_not_depend_on_what_lies_beside(dtype: D) -> None:
         assert result[1::2].tobytes() == beside[1::2].tobytes()
 
 
-def test_beside_the_zero_of_the_derivative() -> None:
-    """As s·(1 + a·(1 - s)) in float32 the derivative would have no correct digit there."""
+def test_values_next_to_the_zero_of_the_derivative() -> None:
+    """Computed as s·(1 + a·(1 - s)) in float32, the derivative would have no correct digit here."""
     a = (np.float32(-1.27846454276).view(np.int32) + np.arange(-2, 3, dtype=np.int32)).view(np.float32)
     a, b = np.repeat(a, 2000), np.random.default_rng(4).uniform(1, 2, 10_000).astype(np.float32)
     exact = derivatives(silu, a.astype(np.float64)) * b

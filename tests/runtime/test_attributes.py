@@ -177,7 +177,7 @@ def test_copies_go_on_beyond_registered_memory(device: None) -> None:
     assert back[:48].tolist() == list(range(16, 64))
 
 
-def test_what_is_not_registered(device: None) -> None:
+def test_unregistered_memory(device: None) -> None:
     own, (_, there), (_, pinned) = np.zeros(64, np.uint8), cann.aclrtMalloc(64, 0), cann.aclrtMallocHost(64)
     address = own.ctypes.data
     for ptr, size, kind, code in (

@@ -174,7 +174,7 @@ def test_a_collective_keeps_the_streams_order_and_does_not_hold_up_the_host() ->
     on_ranks(work)
 
 
-def test_calls_that_do_not_match_say_so() -> None:
+def test_calls_that_do_not_match_are_reported() -> None:
     def work(rank: Rank) -> str:
         buffer = rank.device(np.zeros(8, np.float32))
         if rank.number == 1:
@@ -244,7 +244,7 @@ def test_a_group_queues_what_it_can(device: None) -> None:
         (lambda r, at: cann.HcclCommInitRootInfo(1, 8, 0)[0], 1, "rootInfo: expected live memory"),
     ],
 )
-def test_what_is_wrong_with_a_call_is_rejected(call: Callable[[Rank, int], int], code: int, text: str) -> None:
+def test_invalid_calls_are_rejected(call: Callable[[Rank, int], int], code: int, text: str) -> None:
     def work(rank: Rank) -> None:
         assert call(rank, rank.device(np.zeros(4, np.float32))) == code
         assert text in (cann.aclGetRecentErrMsg() or "")

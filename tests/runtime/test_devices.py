@@ -79,7 +79,9 @@ def test_configuration(fresh: None, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pipe", "endless"])
-def test_a_configuration_that_is_no_regular_file_is_not_waited_for(fresh: None, tmp_path: Path, kind: str) -> None:
+def test_reading_a_configuration_that_is_not_a_regular_file_does_not_block(
+    fresh: None, tmp_path: Path, kind: str
+) -> None:
     """Reading a pipe would block, and /dev/zero would fill memory."""
     path = Path("/dev/zero")
     if kind == "pipe":
@@ -217,7 +219,7 @@ def test_destroying_the_current_context(fresh: None) -> None:
     assert cann.aclrtGetDevice() == (0, 1)
 
 
-def test_a_context_that_another_thread_destroyed_is_none(device: None) -> None:
+def test_a_context_destroyed_by_another_thread_is_not_current(device: None) -> None:
     _, context = cann.aclrtCreateContext(0)
     assert in_thread(lambda: cann.aclrtDestroyContext(context)) == 0
     assert cann.aclrtGetCurrentContext() == (107002, 0)
@@ -497,7 +499,7 @@ def test_float_to_float16_at_the_edges(value: float, bits: int) -> None:
         (lambda: cann.aclCreateIntArray("12", 2), TypeError, "value: expected const int64_t\\*"),
     ],
 )
-def test_what_c_could_not_even_express(
+def test_arguments_that_c_cannot_express_are_rejected(
     fresh: None, call: Callable[[], object], error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match=text):

@@ -33,7 +33,7 @@ def failed_behind(gate: threading.Event, mode: int = STOP) -> int:
     return stream
 
 
-def test_what_comes_behind_a_failure_is_dropped(device: None) -> None:
+def test_tasks_behind_a_failure_are_dropped(device: None) -> None:
     gate, ran = threading.Event(), []
     stream = failed_behind(gate)
     queue(stream).enqueue(lambda: ran.append("behind"))
@@ -80,7 +80,7 @@ def test_all_streams_of_the_context_reject_what_follows_for_good(device: None) -
     assert cann.aclrtSynchronizeStream(0) == 0
 
 
-def test_what_other_streams_had_queued_runs_unless_it_waits_for_what_failed(device: None) -> None:
+def test_tasks_of_other_streams_run_unless_they_wait_for_the_failure(device: None) -> None:
     gate, later, ran = threading.Event(), threading.Event(), []
     stream, free, bound = failed_behind(gate), stream_behind(later), new_stream()
     _, event = cann.aclrtCreateEvent()

@@ -348,7 +348,7 @@ def test_a_failure_is_the_stream_s(device: None) -> None:
     assert cann.aclmdlRIDestroy(graph) == 0
 
 
-def test_names_and_tasks_are_told(device: None, tmp_path: Path) -> None:
+def test_names_and_tasks_can_be_queried(device: None, tmp_path: Path) -> None:
     captured, joined = begin(), stream()
     queue(captured).enqueue(lambda: None)
     after(captured, joined)

@@ -39,7 +39,7 @@ def test_a_call_that_fails_while_its_thread_has_the_lock_does_not_release_it() -
     with lock:
         with pytest.raises(ValueError, match="within"), lock:
             raise ValueError("within")
-        assert lock.is_mine()
+        assert lock.held_by_this_thread()
         assert not is_free(lock)
-    assert not lock.is_mine()
+    assert not lock.held_by_this_thread()
     assert is_free(lock)

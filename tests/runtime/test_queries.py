@@ -21,7 +21,7 @@ def at(structure: Any) -> int:
     return ctypes.addressof(structure)
 
 
-def test_what_devices_have(fresh: None) -> None:
+def test_properties_of_devices(fresh: None) -> None:
     products.set_soc_name("Ascend910B2")
     for attribute, value in (
         (cann.ACL_DEV_ATTR_AICORE_CORE_NUM, 24),
@@ -55,12 +55,12 @@ def test_how_devices_do(fresh: None) -> None:
     assert cann.aclrtGetErrorVerbose(2, at(fault)) == 107001
 
 
-def test_schedulers_are_those_of_the_document() -> None:
+def test_schedulers_match_the_document() -> None:
     assert cann.aclrtSetTsDevice(cann.ACL_TS_ID_AICORE) == cann.aclrtSetTsDevice(cann.ACL_TS_ID_AIVECTOR) == 0
     assert cann.aclrtSetTsDevice(cann.ACL_TS_ID_RESERVED) == cann.aclrtSetTsDevice(-1) == 100000
 
 
-def test_what_streams_say_of_themselves(device: None) -> None:
+def test_properties_of_streams(device: None) -> None:
     assert cann.aclrtDeviceGetStreamPriorityRange() == (0, 7, 0)
     flags = cann.ACL_STREAM_FAST_LAUNCH | cann.ACL_STREAM_HUGE
     (_, plain), (_, hinted) = cann.aclrtCreateStream(), cann.aclrtCreateStreamWithConfig(3, flags | 0x40)
@@ -109,7 +109,7 @@ def test_waiting_for_a_device_has_a_limit(device: None) -> None:
     assert cann.aclrtSynchronizeDeviceWithTimeout(-2) == 107000
 
 
-def test_there_are_no_kernels_to_select_and_no_dumps() -> None:
+def test_kernel_selection_and_dumps_have_no_effect() -> None:
     assert cann.aclnnReselectStaticKernel() == 0
     tensors = (ctypes.c_void_p * 2)()
     assert cann.aclDumpOpTensors("Add", "add", at(tensors), 1, 1, 0x1234) == 0

@@ -1,4 +1,4 @@
-"""What the published samples of CANN's runtime call beside the usual: each test is one that did not compile here."""
+"""What the published samples of CANN's runtime call with the usual: each test is one that did not compile here."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_graph_waits_for_what_happens_outside_in_each_execution(device: None) 
     assert seen == ["outside", "graph"] * 2
 
 
-def test_what_is_outside_waits_for_each_execution_of_a_graph(device: None) -> None:
+def test_external_tasks_wait_for_each_execution_of_a_graph(device: None) -> None:
     gate = threading.Event()
     on, outside, other, event, seen = stream(), stream(), stream(), sync_event(), list[str]()
     with captured(on) as graphs:
@@ -170,7 +170,7 @@ def test_a_graph_that_fails_leaves_nobody_waiting(device: None) -> None:
     assert cann.aclrtSynchronizeStream(on) == 507000
 
 
-def test_what_events_outside_of_graphs_must_be(device: None) -> None:
+def test_requirements_on_external_events(device: None) -> None:
     on, recorded, fit = stream(), sync_event(), sync_event()
     assert cann.aclrtRecordEvent(recorded, on) == 0
     assert record_outside(fit, on) == 107029

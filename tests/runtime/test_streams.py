@@ -111,7 +111,7 @@ def test_waiting_for_a_ticket_does_not_wait_for_later_tasks() -> None:
     stream.close()
 
 
-def test_a_failure_is_told_once_and_later_tasks_run() -> None:
+def test_a_failure_is_reported_once_and_later_tasks_run() -> None:
     stream, seen = Stream(), []
     stream.enqueue(lambda: 1 // 0)
     stream.enqueue(lambda: seen.append(1))
@@ -124,7 +124,7 @@ def test_a_failure_is_told_once_and_later_tasks_run() -> None:
 
 
 @pytest.mark.parametrize("short", [False, True])
-def test_of_several_failures_the_first_is_told(short: bool) -> None:
+def test_the_first_of_several_failures_is_reported(short: bool) -> None:
     stream = Stream()
     stream.enqueue(lambda: 1 // 0, short)
     stream.enqueue(lambda: [][0], short)
@@ -134,7 +134,7 @@ def test_of_several_failures_the_first_is_told(short: bool) -> None:
     stream.close()
 
 
-def test_dropped_tasks_are_told_as_a_failure() -> None:
+def test_dropped_tasks_are_reported_as_a_failure() -> None:
     stream, gate = Stream(), threading.Event()
     stream.enqueue(lambda: pass_gate(gate))
     while stream._pending:  # until its thread has come to it
@@ -182,7 +182,7 @@ def test_an_interrupt_reaches_the_waiting_thread_and_spares_the_stream() -> None
     stream.close(force=True)
 
 
-def test_what_an_interrupted_wait_leaves_is_done_by_the_streams_thread() -> None:
+def test_tasks_left_by_an_interrupted_wait_run_on_the_streams_thread() -> None:
     stream, done = Stream(), threading.Event()
 
     def interrupted() -> None:
@@ -197,7 +197,7 @@ def test_what_an_interrupted_wait_leaves_is_done_by_the_streams_thread() -> None
     stream.close(force=True)
 
 
-def test_whoever_waits_for_a_task_that_runs_in_place_is_told() -> None:
+def test_waiting_threads_are_notified_of_tasks_that_run_in_place() -> None:
     stream, running, gate = Stream(), threading.Event(), threading.Event()
     task = threading.Thread(target=lambda: stream.enqueue(lambda: (running.set(), pass_gate(gate)), short=True))
     task.start()

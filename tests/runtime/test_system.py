@@ -52,7 +52,7 @@ def test_unknown_parameters(device: None, opt: int) -> None:
     assert f"opt: expected an aclSysParamOpt from 0 to 3, got {opt}" in recent_error()
 
 
-def test_early_starts_are_no_context_s_affair(fresh: None) -> None:
+def test_early_starts_are_not_a_context_option(fresh: None) -> None:
     assert cann.aclrtCtxSetSysParamOpt(cann.ACL_OPT_ENABLE_KERNEL_EARLY_START, 1) == 100000
     assert cann.aclrtCtxGetSysParamOpt(cann.ACL_OPT_ENABLE_KERNEL_EARLY_START) == (100000, 0)
     assert cann.aclrtSetSysParamOpt(cann.ACL_OPT_ENABLE_KERNEL_EARLY_START, 1) == 0
@@ -120,7 +120,7 @@ def test_the_process(fresh: None) -> None:
         ("Ascend910A", (None, None, None)),
     ],
 )
-def test_what_a_chip_has(fresh: None, soc_name: str, numbers: tuple[int | None, ...]) -> None:
+def test_properties_of_a_chip(fresh: None, soc_name: str, numbers: tuple[int | None, ...]) -> None:
     products.set_soc_name(soc_name)
     for info, number in enumerate(numbers):
         assert cann.aclGetDeviceCapability(1, info) == ((0, number) if number is not None else (207000, 0))
@@ -154,7 +154,7 @@ def test_options_of_the_compiler(fresh: None) -> None:
     assert written.raw[:5] == b"oom\0\xff"
 
 
-def test_nothing_is_compiled_for_a_shape_whatever_is_asked_for(fresh: None) -> None:
+def test_jit_compilation_stays_disabled(fresh: None) -> None:
     address, written = buffer(256)
     assert cann.aclSetCompileopt(cann.ACL_OP_JIT_COMPILE, "enable") == 0
     assert cann.aclGetCompileoptSize(cann.ACL_OP_JIT_COMPILE) == 256
@@ -180,7 +180,7 @@ def test_the_claimed_version(monkeypatch: pytest.MonkeyPatch, claimed: str | Non
     assert written.value.decode() == whole
 
 
-def test_packages_that_there_are_not() -> None:
+def test_versions_of_missing_packages_are_errors() -> None:
     address, written = buffer(512)
     for name in (-1, 8):
         assert cann.aclsysGetCANNVersion(name, address) == 100000

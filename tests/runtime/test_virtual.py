@@ -71,7 +71,7 @@ def read(address: int, nbytes: int) -> Any:
     return array
 
 
-def test_pieces_beside_one_another_are_one_allocation(device: None) -> None:
+def test_adjacent_pieces_are_one_allocation(device: None) -> None:
     """A growing pool allocates tensors across several mapped pieces."""
     free, base = free_bytes(), reserve()
     handles = [physical() for _ in range(3)]
@@ -122,7 +122,7 @@ def test_sizes_are_rounded_up_to_the_granularity(device: None) -> None:
         *(({"memAttr": number}, "memAttr") for number in (-1, 0, 1, 2, 3, 6, 7, 8, 9, 11, 18)),
     ],
 )
-def test_what_memory_there_is_not(device: None, changed: dict[str, int], name: str) -> None:
+def test_unsupported_memory_descriptions_are_rejected(device: None, changed: dict[str, int], name: str) -> None:
     described = asked(**changed)
     assert f"as {name}, got" in error_text(cann.aclrtMallocPhysical(GRANULE, at(described), 0), 100000)
     assert f"as {name}, got" in error_text(cann.aclrtMemGetAllocationGranularity(at(described), 0), 100000)
@@ -170,14 +170,14 @@ def test_invalid_arguments_are_rejected(device: None) -> None:
     ):
         assert text in error_text(call(), code)
     assert cann.aclrtMapMem(base, GRANULE, 0, handle, 0) == 0
-    assert "nothing mapped" in error_text(cann.aclrtMapMem(base, GRANULE, 0, other, 0), 107000)
-    assert "nothing mapped" in error_text(cann.aclrtReleaseMemAddress(base), 107000)
+    assert "without mapped memory" in error_text(cann.aclrtMapMem(base, GRANULE, 0, other, 0), 107000)
+    assert "without mapped memory" in error_text(cann.aclrtReleaseMemAddress(base), 107000)
     assert cann.aclrtUnmapMem(base) == 0
     assert "never mapped" in error_text(cann.aclrtMapMem(base, GRANULE, 0, handle, 0), 107000)
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_two_reservations_are_apart(device: None, first: int) -> None:
+def test_two_reservations_do_not_overlap(device: None, first: int) -> None:
     """Reservations are separate even if their addresses are adjacent."""
     bases = sorted((reserve(GRANULE), reserve(GRANULE)))
     for place in (first, 1 - first):

@@ -8,7 +8,7 @@ from aclnn.support.env import SettingError, integer
 
 
 @pytest.mark.parametrize(("text", "value"), [(None, 7), ("", 7), ("3", 3), (" 12 ", 12)])
-def test_what_is_a_number(monkeypatch: pytest.MonkeyPatch, text: str | None, value: int) -> None:
+def test_valid_integers(monkeypatch: pytest.MonkeyPatch, text: str | None, value: int) -> None:
     monkeypatch.delenv("ACLNN_N", raising=False)
     if text is not None:
         monkeypatch.setenv("ACLNN_N", text)
@@ -16,7 +16,7 @@ def test_what_is_a_number(monkeypatch: pytest.MonkeyPatch, text: str | None, val
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "1_0", "x", "9" * 5000])
-def test_what_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_invalid_integers_are_rejected(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("ACLNN_N", text)
     with pytest.raises(SettingError, match=r"^ACLNN_N: expected an integer from 1 to 9, got '.{1,80}'$"):
         integer("ACLNN_N", 7, most=9)

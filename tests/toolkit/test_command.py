@@ -35,7 +35,7 @@ def aclnn(*arguments: object, status: int = 0, **env: str) -> subprocess.Complet
 @pytest.mark.toolkit
 class TestTree:
     @pytest.mark.slow
-    def test_build_lays_the_tree_out_over_another_and_says_where(self, toolkit_root: Path, tmp_path: Path) -> None:
+    def test_build_replaces_an_older_tree_and_prints_its_path(self, toolkit_root: Path, tmp_path: Path) -> None:
         root = shutil.copytree(toolkit_root, tmp_path / "tree", symlinks=True)
         (root / "set_env.sh").write_text("another's")
         (root / "lib64" / "libopapi.so").unlink()
@@ -154,7 +154,7 @@ class TestTree:
             )
         ],
     )
-    def test_what_this_toolkit_does_not_have_is_named(
+    def test_missing_functions_are_named(
         self, toolkit_root: Path, tmp_path: Path, compiler: str, name: str, text: str, missing: str
     ) -> None:
         """The toolkit names what it lacks, in addition to the compiler's errors."""
@@ -184,7 +184,7 @@ class TestTree:
         assert re.search(r"^aclnnRelu +1 calls", done.stderr, re.MULTILINE)
         assert done.stderr.endswith("missing: aclmdlExecute\n")
 
-    def test_exec_of_what_is_no_program(self, toolkit_root: Path) -> None:
+    def test_exec_of_a_nonexistent_program_fails(self, toolkit_root: Path) -> None:
         rejected = aclnn("exec", "no-such-program", status=1, ACLNN_TOOLKIT_DIR=str(toolkit_root))
         assert rejected.stderr == "aclnn: no-such-program: expected an executable file, or the name of one on PATH\n"
 
@@ -207,7 +207,7 @@ class TestTree:
         values = f"{folder}|{folder}|{folder}|{folder}/opp|{folder}/cann/lib64\n"
         assert done.stdout == COMPUTED + values
 
-    def test_set_env_tells_the_compiler_nothing(self, toolkit_root: Path, tmp_path: Path) -> None:
+    def test_set_env_does_not_affect_the_compiler(self, toolkit_root: Path, tmp_path: Path) -> None:
         """A compilation without -I and -L fails, as with the vendor's toolkit."""
         script = f'. "{toolkit_root}/set_env.sh" && cc -c "{HOST}" -o host.o'
         environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
@@ -357,7 +357,7 @@ class TestTrace:
         (row,) = (line for line in summary.splitlines() if " aclInit " in line)
         assert [cell.strip() for cell in row.split("│")[1:4]] == ["aclInit", "6", "2"]
 
-    def test_a_status_that_is_no_number_is_shown(self, tmp_path: Path) -> None:
+    def test_a_status_that_is_not_a_number_is_shown(self, tmp_path: Path) -> None:
         """A status that is no number is printed as it is."""
         (tmp_path / "trace").write_text("aclInit\tnone\t\u00b2\t1.0\n")
         assert "\u00b2" in aclnn("trace", tmp_path / "trace").stdout
@@ -518,7 +518,7 @@ class TestFilesThatAreOthers:
         expected = f"{tmp_path / name}: expected a C or C++ file, one of {known}, got {got}"
         assert self.error_of("run", tmp_path / name) == expected
 
-    def test_a_trace_that_is_no_text(self, tmp_path: Path) -> None:
+    def test_a_trace_that_is_not_text_is_an_error(self, tmp_path: Path) -> None:
         file = tmp_path / "trace"
         file.write_bytes(b"\x7fELF\xff\xfe\n")
         expected = f"{file}: expected a file written by ACLNN_TRACE, got bytes that are not text"
@@ -528,7 +528,7 @@ class TestFilesThatAreOthers:
 class TestWithoutACompiler:
     """The error says what to install; nothing else in the package needs a compiler."""
 
-    def test_build_says_what_to_install(self, tmp_path: Path) -> None:
+    def test_build_names_the_package_to_install(self, tmp_path: Path) -> None:
         done = aclnn("build", tmp_path / "tree", status=1, PATH=str(tmp_path), CC="", CXX="")
         assert "needs a C compiler" in done.stderr
         assert "apt-get install" in done.stderr

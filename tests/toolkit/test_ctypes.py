@@ -152,7 +152,7 @@ def test_counts_that_no_array_has_are_named(lib: ctypes.CDLL) -> None:
         ("aclnnSiluBackwardGetWorkspaceSize", 561000, ("ACLNN_TEST_WORKSPACE_BYTES", "-1"), "of at least 0, got '-1'"),
     ],
 )
-def test_a_wrong_setting_is_no_internal_error(
+def test_an_invalid_setting_is_not_an_internal_error(
     lib: ctypes.CDLL,
     fresh: None,
     monkeypatch: pytest.MonkeyPatch,
@@ -177,7 +177,7 @@ def test_a_wrong_setting_is_no_internal_error(
 
 
 @pytest.mark.parametrize(("function", "code"), [("aclrtSetDevice", 500000), ("aclDestroyTensor", 561000)])
-def test_what_fails_inside_is_recorded_with_the_status_that_is_returned(
+def test_internal_errors_are_recorded_with_the_returned_status(
     lib: ctypes.CDLL, fresh: None, monkeypatch: pytest.MonkeyPatch, function: str, code: int
 ) -> None:
     """The recorded status of an internal error is the returned one, 561000 or 500000."""
@@ -309,7 +309,7 @@ def test_data_may_begin_anywhere_in_an_allocation(lib: ctypes.CDLL, buffers: Buf
     np.testing.assert_array_equal(buffers.get(dx, DY), DY)
 
 
-def test_what_the_python_module_made_serves_c(lib: ctypes.CDLL, device: None) -> None:
+def test_objects_made_in_python_work_in_c(lib: ctypes.CDLL, device: None) -> None:
     stream, status = acl.rt.create_stream()
     assert status == 0
     addresses = []
@@ -422,7 +422,7 @@ class TestAnswersInC:
         assert lib.aclDestroyTensor(handle) == 161001
         assert "which was destroyed" in recent_error(lib)
 
-    def test_an_executor_that_python_takes_leaves_those_beside_it(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
+    def test_destroying_an_executor_from_python_keeps_the_others(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
         """Python may take one of several executors of the same, destroyed tensors."""
         tensors = [tensor(lib, 0, (8,), buffers.put(array)) for array in (DY, X, X)]
         executors = [first_phase(lib, HARDSWISH, tensors)[2] for _ in range(400)]
@@ -549,7 +549,7 @@ class TestMisuse:
         assert first_phase(lib, HARDSWISH, with_stale)[0] == 161001
 
 
-def test_an_array_that_nobody_can_mean_is_rejected(lib: ctypes.CDLL) -> None:
+def test_an_implausibly_long_array_is_rejected(lib: ctypes.CDLL) -> None:
     assert lib.aclCreateIntArray(int64s([1]), 2**60) is None
     assert lib.aclCreateTensor(int64s([1]), 2**63, 0, None, 0, 2, None, 0, None) is None
 
@@ -565,7 +565,7 @@ def test_strides_beyond_64_bits_wrap_as_in_c(lib: ctypes.CDLL) -> None:
     assert lib.aclDestroyTensor(handle) == 0
 
 
-def test_rejected_values_are_those_of_python(lib: ctypes.CDLL) -> None:
+def test_rejected_values_match_python(lib: ctypes.CDLL) -> None:
     assert lib.aclGetTensorDescType(None) == cann.aclGetTensorDescType(0) == -1
     assert lib.aclGetTensorDescFormat(None) == cann.aclGetTensorDescFormat(0) == -1
     assert lib.aclGetTensorDescName(None).decode() == cann.aclGetTensorDescName(0) == ""

@@ -61,7 +61,7 @@ def test_leaving_while_a_stream_compiles_its_kernels_does_not_crash(
     assert done.stderr.count("\n") == (way == "new operator")
 
 
-def test_a_child_forked_after_the_first_call_is_rejected_and_told_why(compiled: Compile) -> None:
+def test_calls_in_a_child_forked_after_the_first_call_fail_with_a_reason(compiled: Compile) -> None:
     done = run(compiled("host.c"), "fork-after")
     assert done.stderr == "aclnn: this process was forked after the first aclnn call; fork before it.\n"
 
@@ -115,7 +115,7 @@ def test_modules_on_somebody_elses_path_are_not_imported(compiled: Compile, tmp_
 def test_another_aclnn_that_is_installed_is_not_the_one_that_built_the_tree(
     host: Path, tmp_path: Path, name: str, lib: str
 ) -> None:
-    """As with PYTHONPATH=src beside an installed release: the libraries serve the package that they were built from.
+    """As with PYTHONPATH=src with an installed release: the libraries serve the package that they were built from.
 
     Where a folder's name had a control character or no text in it, they did not compile.
     """
@@ -340,5 +340,5 @@ assert lib.aclInit(None) == 0
 """
 
 
-def test_capsules_that_were_looked_at_do_not_abort_the_start(toolkit_root: Path) -> None:
+def test_inspected_capsules_do_not_abort_the_start(toolkit_root: Path) -> None:
     run(Path(sys.executable), "-c", CAPSULES_LOOKED_AT, toolkit_root / "lib64" / "libascendcl.so")

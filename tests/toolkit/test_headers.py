@@ -96,7 +96,7 @@ def headers(toolkit_root: Path) -> dict[str, str]:
     return {str(path.relative_to(include)): path.read_text() for path in sorted(include.rglob("*.h"))}
 
 
-def test_the_headers_are_those_of_the_documents(headers: dict[str, str]) -> None:
+def test_the_headers_match_the_documents(headers: dict[str, str]) -> None:
     # An operator of one's own adds a header.
     assert set(HEADERS.split()) <= set(headers)
 
@@ -117,7 +117,7 @@ def test_each_header_stands_alone_without_a_warning(
         assert done.returncode == 0, f"{header}: {done.stderr}"
 
 
-def test_numbers_are_those_of_the_documents(compiled: Compile) -> None:
+def test_numbers_match_the_documents(compiled: Compile) -> None:
     run(compiled("constants.c"))
 
 
@@ -142,7 +142,9 @@ def test_every_function_of_the_documents_is_declared(headers: dict[str, str]) ->
     assert set(OPERATOR_FUNCTIONS.split()) <= {operator.function for operator in OPERATORS}
 
 
-def test_what_is_declared_is_what_is_exported_but_for_stubs(toolkit_root: Path, headers: dict[str, str]) -> None:
+def test_declared_functions_are_exported_and_only_stubs_are_undeclared(
+    toolkit_root: Path, headers: dict[str, str]
+) -> None:
     libraries = sorted(path for path in (toolkit_root / "lib64").glob("lib*.so") if not path.is_symlink())
     names = [f"lib{name}.so" for name in ("ascendcl", "hccl", "nnopbase", "opapi", "runtime")]
     assert [path.name for path in libraries if path.name != GRAPH_ENGINE] == names

@@ -133,7 +133,7 @@ def test_a_sample_under_valgrind_with_the_documented_options(toolkit_root: Path,
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.name in PRINTED], ids=lambda case: case.name)
-def test_the_samples_are_those_of_the_table(case: Case) -> None:
+def test_the_samples_match_the_table(case: Case) -> None:
     printed = [line.rpartition(" ")[2] for line in PRINTED[case.name].splitlines()]
     assert printed == " ".join(case.examples[0].printed.values()).split()
 

@@ -74,12 +74,12 @@ def test_the_zero_of_a_derivative_has_the_float32_around_it_as_centres(name: str
     assert all(abs(float(task.g(centre))) < 1e-7 for centre, _ in centres)
 
 
-def test_the_rest_of_the_slope_beside_a_zero_is_the_committed_one() -> None:
+def test_the_rest_of_the_slope_with_a_zero_is_the_committed_one() -> None:
     task, found = task_of("mish_derivative")
     assert task.rest == found.rest != 0.0
 
 
-def test_an_unknown_function_is_rejected_with_the_names_that_there_are() -> None:
+def test_an_unknown_function_is_rejected_with_the_known_names() -> None:
     run = subprocess.run(
         [sys.executable, "-m", "tools.fit", "silu"], cwd=Path(__file__).parents[2], capture_output=True, text=True
     )

@@ -119,7 +119,7 @@ def test_derivatives_of_group_norm_and_swish(activated: bool, scale: float) -> N
 
 
 @pytest.mark.slow
-def test_group_norm_and_swish_of_16_bit_inputs_beside_float32_parameters() -> None:
+def test_group_norm_and_swish_of_16_bit_inputs_with_float32_parameters() -> None:
     x, w, b = given(3, 4, 5).half().requires_grad_(), given(4).requires_grad_(), given(4)
     wide = x.detach().float().requires_grad_()
     for tensor in (x, wide):
@@ -255,7 +255,7 @@ def test_statistics_that_pytorch_rejects(name: str) -> None:
             call(f)
 
 
-def test_instance_norm_of_no_samples_has_running_statistics() -> None:
+def test_instance_norm_without_samples_has_running_statistics() -> None:
     """Running statistics are returned for a batch without samples."""
     found = []
     for f in (theirs, ours):
@@ -265,7 +265,7 @@ def test_instance_norm_of_no_samples_has_running_statistics() -> None:
         torch.testing.assert_close(got, expected, equal_nan=True)
 
 
-def test_a_batch_of_no_members_leaves_running_statistics_alone() -> None:
+def test_a_batch_without_members_leaves_running_statistics_alone() -> None:
     mean, var = torch.full((3,), 2.0), torch.full((3,), 3.0)
     torch.func.vmap(lambda x: ours.batch_norm(x, mean, var, training=True))(given(0, 2, 3, 4))
     assert (mean == 2.0).all()
@@ -274,8 +274,8 @@ def test_a_batch_of_no_members_leaves_running_statistics_alone() -> None:
 
 @pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("name", ["group_norm", "instance_norm"])
-def test_float32_parameters_beside_bfloat16(name: str, autocast: bool) -> None:
-    """Float32 parameters are allowed beside bfloat16 inputs."""
+def test_float32_parameters_with_bfloat16(name: str, autocast: bool) -> None:
+    """Float32 parameters are allowed with bfloat16 inputs."""
     options = (2,) if name == "group_norm" else (None, None)
     found = []
     for f in (theirs, ours):

@@ -162,7 +162,7 @@ def test_opcheck_of_permuted_strides(name: str, checks: Any) -> None:
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", WITHOUT_GRADIENT)
-def test_what_has_no_gradient_says_so(name: str) -> None:
+def test_backward_without_a_gradient_raises(name: str) -> None:
     """An operator without a gradient raises in a backward pass."""
     given = arguments(name, gradient=True)
     in_place = name.startswith("inplace")
@@ -448,7 +448,7 @@ def test_inference_tensors_are_written_in_inference_mode_only() -> None:
     assert torch.equal(out, expected)
 
 
-def test_numbers_are_told_apart_by_more_than_equality() -> None:
+def test_numbers_are_distinguished_by_more_than_equality() -> None:
     """Cached calls distinguish 0.0 from -0.0, and a real number from a complex one."""
     x = torch.tensor([-1.0])
     assert [bool(torch.signbit(A.elu(x, zero))) for zero in (0.0, -0.0)] == [True, False]

@@ -57,11 +57,11 @@ def packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
 
 
 class TestCheck:
-    def test_what_fits(self, packages: dict[str, str]) -> None:
+    def test_matching_packages(self, packages: dict[str, str]) -> None:
         assert checks.check() == {"torch": "2.13.0+cpu", "torch_npu": "2.13.0"}
 
     @pytest.mark.parametrize("name", ["torch", "torch_npu", "pyyaml"])
-    def test_what_is_not_installed(self, packages: dict[str, str], name: str) -> None:
+    def test_missing_packages(self, packages: dict[str, str], name: str) -> None:
         del packages[name]
         with pytest.raises(ToolkitError, match=rf"^{name}: not installed: pip install"):
             checks.check()
@@ -115,7 +115,7 @@ class TestCheck:
         assert expected.items() <= environment.items()
 
 
-def test_the_command_tells_what_is_missing() -> None:
+def test_the_command_names_the_missing_package() -> None:
     done = subprocess.run([sys.executable, "-m", "aclnn", "torch-npu"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("aclnn: ")
@@ -218,7 +218,7 @@ class TestWheel:
         "mode", ["0", pytest.param("1", marks=pytest.mark.long), pytest.param("2", marks=pytest.mark.long)]
     )
     @EVERY_SOC
-    def test_what_programs_use(self, soc_name: str, mode: str) -> None:
+    def test_the_torch_npu_tests_pass(self, soc_name: str, mode: str) -> None:
         options = ["-q", "--noconftest", "-c", os.devnull, "-p", "no:cacheprovider", "--rootdir", str(HERE / "npu")]
         out, _ = run(
             "-m", "pytest", *options, str(HERE / "npu"), ACLNN_SOC_NAME=soc_name, TASK_QUEUE_ENABLE=mode, timeout_s=600
@@ -260,7 +260,7 @@ class TestWheel:
     @pytest.mark.parametrize("size", [1, 2])
     def test_deepspeed_trains_as_plain_pytorch(self, size: int) -> None:
         if run("import importlib.util; print(importlib.util.find_spec('deepspeed'))")[0] == "None\n":
-            pytest.skip("no DeepSpeed beside torch_npu (npu/deepspeed_trainings.py says how to install it)")
+            pytest.skip("no DeepSpeed with torch_npu (npu/deepspeed_trainings.py says how to install it)")
         out, _ = run(*TORCHRUN, str(size), "-m", "tests.npu.deepspeed_trainings", timeout_s=900)
         assert sorted(line[:11] for line in out.splitlines() if line.startswith("rank ")) == [
             f"rank {rank} of {size}" for rank in range(size)
@@ -274,7 +274,7 @@ class TestWheel:
         assert len(losses) == 2
         assert all(line in page for line in losses)
 
-    def test_without_the_environment_it_says_so(self) -> None:
+    def test_a_missing_environment_is_reported(self) -> None:
         environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
         done = subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, text=True, env=environment)
         assert done.returncode
@@ -328,7 +328,7 @@ class TestWheel:
         assert done.stderr.splitlines()[-1] == f"missing: {missing}"
 
     @pytest.mark.long
-    def test_a_wait_that_never_ends_is_told(self) -> None:
+    def test_a_wait_that_never_ends_is_reported(self) -> None:
         """Like torch_npu's ``empty_cache``, wait with the GIL for a thread that makes calls."""
         script = (
             "import ctypes, sys, torch, torch_npu\n"
@@ -354,6 +354,6 @@ class TestWheel:
             "print(lib.aclrtGetSysParamOpt(0, ctypes.byref(value)), value.value)\n"
         )
         assert out == (
-            "200001 aclmdlInitDump: expected a function that this toolkit implements, got one that it only names "
+            "200001 aclmdlInitDump: expected a function that this toolkit implements, got one that it only declares "
             "[200001]\n0 0\n"
         )

@@ -60,7 +60,7 @@ def test_a_dump_of_msprobe_is_a_list_of_cases(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["[]", '{"data": 1}', '{"data": {"a.b.0.forward": 1}}', "{", "[" * 100_000])
-def test_dumps_that_are_none_are_rejected(tmp_path, text):
+def test_files_that_are_not_dumps_are_rejected(tmp_path, text):
     (tmp_path / "dump.json").write_text(text)
     result = run("silu", "--cases", tmp_path)
     assert result.exit_code == 1
@@ -174,7 +174,7 @@ def test_raw_outputs_of_atk_take_what_their_info_says(tmp_path):
     assert result.exit_code == 0, result.stderr
 
 
-def test_outputs_of_atk_are_told_by_their_numbers(tmp_path):
+def test_outputs_of_atk_are_identified_by_their_numbers(tmp_path):
     """A second output without the first is not mistaken for the first."""
     dy, x = random(2, 3, 40)
     task_of_atk(tmp_path, {0: ((dy, x), np.array(aclnn.silu_backward(dy, x)))}, nodes=("pyaclnn_0",))
@@ -185,7 +185,7 @@ def test_outputs_of_atk_are_told_by_their_numbers(tmp_path):
     assert "expected at most 1 outputs of silu_backward, got output_1.pt" in result.stderr.replace("\n", " ")
 
 
-def test_copies_beside_the_outputs_of_atk_are_none(tmp_path):
+def test_copies_next_to_the_outputs_of_atk_are_ignored(tmp_path):
     """Names such as '0_old' are no output numbers."""
     dy, x = random(2, 3, 40)
     task_of_atk(tmp_path, {0: ((dy, x), np.array(aclnn.silu_backward(dy, x)))})
@@ -262,7 +262,7 @@ def test_a_failed_case_of_ttk_is_found_by_its_infix(tmp_path):
     assert run("silu_backward", "--cases", list_of_ttk(tmp_path, [row], **shapes)).exit_code == 0
 
 
-def test_in_place_functions_and_attributes_of_ttk_are_told_by_the_list(tmp_path):
+def test_in_place_functions_and_attributes_of_ttk_are_identified_by_the_list(tmp_path):
     """InplaceElu's only tensor is both input and output."""
     x = random(3, 40)
     for what, values in (("input_tensor_0", x), ("output_0", np.array(aclnn.elu(x, 0.5, 2.0, 3.0)))):
@@ -293,8 +293,8 @@ def test_in_place_functions_and_attributes_of_ttk_are_told_by_the_list(tmp_path)
         ({"attributes": "5"}, "cases.csv: a: attributes: expected a dictionary, got 5"),
         ({"attributes": "[1]"}, "cases.csv: a: attributes: expected a dictionary, got [1]"),
         ({"attributes": "{'beta': 1}"}, "cases.csv: a: silu_backward: expected one of"),
-        ({"api_name": "aclnnGelu"}, "expected a case of aclnnSiluBackward with its output beside the list"),
-        ({"testcase_name": "b"}, "expected a case of aclnnSiluBackward with its output beside the list"),
+        ({"api_name": "aclnnGelu"}, "expected a case of aclnnSiluBackward with its output next to the list"),
+        ({"testcase_name": "b"}, "expected a case of aclnnSiluBackward with its output next to the list"),
         ({"tensor_view_shapes": "((3, 40), (3, 41), (3, 40))"}, "case a: "),
     ],
 )

@@ -151,7 +151,7 @@ def test_errors_name_arguments_as_they_were_typed(tmp_path, monkeypatch, words, 
     assert f"aclnn: aclnnSiluBackward: {text}" in result.stderr
 
 
-def test_a_mask_that_wants_an_output_that_is_not_given_spoke_of_null(tmp_path, monkeypatch):
+def test_a_missing_output_that_the_mask_requests_is_not_reported_as_null(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files.write(tmp_path / "x.npy", np.ones((2, 8), np.float32))
     files.write(tmp_path / "s.npy", np.ones((2, 1), np.float32))
@@ -271,7 +271,7 @@ def expect_error(folder, words, status, text):
             ["layer_norm_backward", "--actual", "grad_bias={x}", "--reference", "{x}"],
             "--reference: expected grad_input=, grad_w",
         ),
-        (["silu_backward", "--actual", "grad_input={x}", "--actual", "{x}"], "grad_input: expected once, given twice"),
+        (["silu_backward", "--actual", "grad_input={x}", "--actual", "{x}"], "grad_input: given twice"),
         (["silu_backward", "grad_output={x}", "--actual", "{x}"], "silu_backward: expected self=FILE, got none"),
         (
             ["layer_norm_backward", "grad_out={x}", "input={x}", "--actual", "grad_bias={x}"],
@@ -327,7 +327,7 @@ def test_a_wrong_command_line_is_status_2(tmp_path, words, text):
         (["silu_backward", "--cases", "{x}"], "expected a .csv or .json list or a directory"),
     ],
 )
-def test_what_is_rejected_is_status_1(tmp_path, words, text):
+def test_rejected_arguments_exit_with_status_1(tmp_path, words, text):
     expect_error(tmp_path, words, 1, text)
 
 
@@ -415,7 +415,7 @@ def verify(at, *words, output=None, **variables):
 
 
 @pytest.mark.parametrize("words", [[], ["--json", "-"]])
-def test_a_full_disk_is_no_traceback(tmp_path, words):
+def test_a_full_disk_is_reported_without_a_traceback(tmp_path, words):
     with open("/dev/full", "w") as full:
         done = verify(dump(tmp_path, ".npy"), *words, output=full)
         text = done.communicate()[1].decode()
@@ -456,7 +456,7 @@ def test_a_terminal_without_unicode_gets_a_report(tmp_path):
     assert "probable cause" in text
 
 
-def test_what_is_no_terminal_gets_no_empty_line(tmp_path):
+def test_output_to_a_pipe_has_no_empty_line(tmp_path):
     done = verify(dump(tmp_path, ".npy"))
     assert done.communicate()[1] == b""
 
@@ -516,7 +516,7 @@ def test_a_page_that_cannot_be_written_leaves_one_document(tmp_path):
     assert json.loads(result.stdout)["error"]["message"] == "/dev/full: No space left on device"
 
 
-def test_a_report_names_files_that_are_no_utf8(tmp_path):
+def test_reports_show_file_names_that_are_not_utf8(tmp_path):
     pytest.importorskip("jinja2", reason="jinja2 is not installed")
     at = dump(tmp_path, ".npy")
     name = str(tmp_path / "dx\udcff.npy")
@@ -546,7 +546,7 @@ def test_a_norm_without_columns_has_an_empty_gradient(tmp_path):
         ("c.csv", b"name,grad_output,self,actual\none,a.npy,a.npy,b.npy\n", "case one: a.npy: No such file"),
     ],
 )
-def test_a_list_that_cannot_be_used_says_where(tmp_path, name, content, text):
+def test_an_unusable_list_is_reported_with_its_line(tmp_path, name, content, text):
     files.write(tmp_path / "a.npy" if "null" in str(content) else tmp_path / "other.npy", np.ones(3, np.float32))
     (tmp_path / name).write_bytes(content)
     result = run("silu_backward", "--cases", tmp_path / name)
@@ -564,14 +564,14 @@ def test_a_list_of_excel_is_read(tmp_path):
     assert result.exit_code == 0, result.output
 
 
-def test_hidden_folders_are_no_cases(tmp_path):
+def test_hidden_folders_are_not_cases(tmp_path):
     for name in ("one", ".git"):
         (tmp_path / name).mkdir()
     dump(tmp_path / "one", ".npy")
     assert run("silu_backward", "--cases", tmp_path).exit_code == 0
 
 
-def test_folders_with_dots_in_their_names_are_told_apart(tmp_path):
+def test_folders_with_dots_in_their_names_are_distinguished(tmp_path):
     """Folder names keep what follows a dot, and layer.10 comes after layer.2."""
     names = ["layer.0", "layer.2", "layer.10"]
     for name in names:
@@ -652,7 +652,7 @@ def test_a_path_is_printed_as_it_is(tmp_path):
     assert "in case :smile:, got none" in result.stderr
 
 
-def test_a_case_without_files_is_no_case(tmp_path):
+def test_malformed_lists_of_cases_are_rejected(tmp_path):
     for text in ("", "not json", "{}", "[1]"):
         (tmp_path / "c.json").write_text(text)
         assert run("silu_backward", "--cases", tmp_path / "c.json").exit_code == 1

@@ -58,7 +58,7 @@ def _dump(size=1 << 16):
     return {"grad_output": dy, "self": x}, np.array(silu_backward(dy, x))
 
 
-def test_a_cause_says_its_share_and_what_would_have_refuted_it():
+def test_a_cause_states_its_share_and_what_would_refute_it():
     inputs, dx = _dump()
     dx[1000:3000] = 0.0
     (cause,) = _first(check("silu_backward", inputs, dx))
@@ -82,7 +82,7 @@ def test_a_squared_result_is_not_called_a_gradient():
     assert (cause["name"], cause["text"]) == ("wrong-operation", "the result is squared")
 
 
-def test_what_nothing_explains_is_unknown():
+def test_unexplained_errors_have_an_unknown_cause():
     """Random errors of 3 % in scattered elements are not reported as cancellation."""
     inputs, dx = _dump()
     struck = np.random.default_rng(4).random(dx.size) < 0.1
@@ -126,7 +126,7 @@ def test_large_outputs_are_searched_in_a_sample_and_counted_as_a_whole():
     assert done[-1] == 1.0
 
 
-def test_rows_that_are_no_stretches_are_sampled_and_counted_row_by_row():
+def test_rows_without_stretches_are_sampled_and_counted_one_by_one():
     """Counting computes each channel of BatchNorm once, not once for each block of elements."""
     x = np.random.default_rng(8).normal(size=(8, 16, 64, 64)).astype(np.float32)
     given = {"training": True, "momentum": 0.1, "eps": 1e-5}
@@ -184,7 +184,7 @@ def test_right_gradients_of_layer_norm_pass(dtype):
     assert check("layer_norm_backward", inputs, tuple(gradients), normalized_shape=[96]).passed
 
 
-def test_a_standard_that_is_stricter_than_the_type_says_so():
+def test_a_standard_stricter_than_the_type_is_marked():
     rng = np.random.default_rng(0)
     kind = FORMATS["bfloat16"]
     dy, x = (kind.round(rng.normal(size=100_000)) for _ in range(2))

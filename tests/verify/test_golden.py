@@ -81,7 +81,7 @@ def test_rounding_to_a_format_is_that_of_exact_arithmetic(dtype):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_format_constants_are_those_of_the_type(dtype):
+def test_format_constants_match_the_type(dtype):
     target = FORMATS[dtype]
     info = np.finfo(kind(dtype)) if dtype != "bfloat16" else __import__("ml_dtypes").finfo(kind(dtype))
     assert target.largest == float(info.max)
@@ -200,7 +200,7 @@ def test_constants_are_exact_on_balls_and_contained_in_intervals():
             assert float(constant) == pytest.approx(float(exact()), rel=1e-14)
 
 
-def test_what_a_comparison_leaves_open_keeps_both_results():
+def test_undecided_comparisons_keep_both_results():
     wide = Interval(np.array([-1.0, 1.0, -3.0]), np.array([2.0, 2.0, -2.0]))
     for condition in (wide > 0.0, wide >= 0.0, ~(wide <= 0.0), ~(wide < 0.0), ~((wide < 0.0) | (wide < -9.0))):
         chosen = condition.where(7.0, 5.0)
@@ -574,7 +574,7 @@ def test_ten_million_elements_in_ten_seconds():
         ("layer_norm_backward", "rstd", {}, "expected inputs grad_out, input, mean, rstd, got none for rstd"),
     ],
 )
-def test_what_golden_cannot_compute_is_named(operator, missing, attributes, text):
+def test_operators_without_golden_values_are_named(operator, missing, attributes, text):
     norm = operator == "layer_norm_backward"
     names = ({"grad_out", "input", "mean", "rstd"} if norm else {"grad_output", "self"}) - {missing}
     with pytest.raises(ValueError, match=f"golden: .*{text}"):
@@ -583,7 +583,7 @@ def test_what_golden_cannot_compute_is_named(operator, missing, attributes, text
 
 @pytest.mark.parametrize("name", ["input", "mean", "rstd"])
 @pytest.mark.parametrize("broken", [math.nan, math.inf])
-def test_what_is_not_finite_in_x_is_no_matter_of_grad_bias(name, broken):
+def test_elements_of_x_that_are_not_finite_do_not_affect_grad_bias(name, broken):
     """The sum of dy includes elements whose x, mean or rstd is not finite."""
     inputs = {
         "grad_out": np.float32([[1, 2, 3, 4], [10, 20, 30, 40]]),
@@ -606,7 +606,7 @@ def test_a_zero_gradient_keeps_the_sign_of_its_product(key, name):
     for zero in (0.0, -0.0):
         dy = np.full_like(x, zero)
         found = of(*key, dy, x)
-        assert found.settled == 0
+        assert found.resolved == 0
         assert np.array_equal(np.signbit(found.rounded), np.signbit(dy * slope))
         assert not found.rounded.any()
 
@@ -617,7 +617,7 @@ def test_a_tie_far_out_is_settled_without_the_digits_of_a_huge_exponential(key):
     dy = np.full(4, 1 + 2.0**-11, np.float32)  # halfway between two float16
     x = np.float32([4, 1e3, 1e17, 3e38])
     (found,) = golden(key[0], {"grad_output": dy, "self": x}, np.float16, **mode_of(key)).values()
-    assert found.settled >= 2
+    assert found.resolved >= 2
     assert found.rounded[1:].tolist() == [1.0, 1.0, 1.0]
     assert found.rounded[0] > 1.0
 
@@ -629,7 +629,7 @@ def test_ties_that_a_tiny_x_decides(key, name):
     dy = rng.integers(1, 1 << 23, 4000).astype(np.uint32).view(np.float32)
     x = np.float32(2.0) ** rng.integers(-149, -29, 4000).astype(np.float32) * rng.choice(np.float32([-1, 1]), 4000)
     found = of(*key, dy, x)
-    assert found.settled > 1500
+    assert found.resolved > 1500
     for i in range(0, 4000, 20):
         exact = exact_product(name, float(dy[i]), float(x[i]))
         assert float(found.rounded[i]) == FORMATS["float32"].round_exact(exact), (float(dy[i]), float(x[i]))
@@ -708,6 +708,6 @@ def test_balls_leave_the_users_precision_alone():
         for thread in threads:
             thread.join()
         assert flint.ctx.prec == 77
-    assert [item.settled for item in found] == [499] * 4
+    assert [item.resolved for item in found] == [499] * 4
     for item in found[1:]:
         np.testing.assert_array_equal(item.rounded, found[0].rounded)

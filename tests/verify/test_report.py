@@ -127,7 +127,7 @@ def failing():
     )  # fmt: skip
 
 
-def test_the_json_says_all_there_is(failing, tmp_path):
+def test_the_json_contains_everything(failing, tmp_path):
     data = json.loads(failing.to_json(tmp_path / "r.json"))
     assert data == json.loads((tmp_path / "r.json").read_text())
     (output,) = data["cases"][0]["outputs"]
@@ -157,7 +157,7 @@ def test_the_page_is_one_file_without_network(failing, tmp_path):
     assert page.count("<svg") == 3
 
 
-def test_the_page_says_what_stays_undecided():
+def test_the_page_lists_undecided_standards():
     pytest.importorskip("jinja2", reason="jinja2 is not installed")
     inputs = uniform(size=3000)
     wrong = golden("silu_backward", inputs)["grad_input"].rounded * RNG.choice(np.float32([0.99, 1.01]), 3000)
@@ -181,7 +181,7 @@ def test_drawings_are_well_formed(draw, failing):
             assert -1 <= float(node.attrib["y"]) + float(node.attrib["height"]) <= 201
 
 
-def test_the_map_says_by_which_standard_elements_match(failing):
+def test_the_map_names_the_standard_of_matching_elements(failing):
     """ "Every element matches" must name the standard, because others may fail."""
     (output,) = failing.data["cases"][0]["outputs"]
     assert output["verdict"] == "fail"
@@ -303,7 +303,7 @@ def test_one_argument_under_two_names_is_rejected():
     """Two values for one argument are an error."""
     inputs = uniform(size=12)
     again = {**inputs, "gradOutput": inputs["self"]}
-    with pytest.raises(ValueError, match="grad_output: expected once, given twice, the second time as 'gradOutput'"):
+    with pytest.raises(ValueError, match="grad_output: given twice, the second time as 'gradOutput'"):
         check("silu_backward", again, inputs["self"])
     with pytest.raises(ValueError, match="grad_input: expected once"):
         check("silu_backward", inputs, {"gradInput": inputs["self"], "grad_input": inputs["self"]})
@@ -358,26 +358,26 @@ def test_named_standards_count_even_bitwise():
 
 
 @pytest.mark.parametrize("standards", [[], ()])
-def test_no_decisive_standard_is_no_pass(standards):
+def test_no_decisive_standard_does_not_pass(standards):
     inputs = uniform(size=12)
     with pytest.raises(ValueError, match=r"standards: expected at least one of mixed.*, got none"):
         assert_close_to_golden("silu_backward", inputs, np.zeros_like(inputs["self"]), standards=standards)
 
 
-def test_a_named_standard_that_lacks_a_third_output_is_no_pass():
+def test_a_named_standard_that_lacks_a_third_output_does_not_pass():
     inputs = uniform(size=12)
     with pytest.raises(ValueError, match="silu_backward: grad_input: commercial-L1 needs a third output"):
         assert_close_to_golden("silu_backward", inputs, np.zeros_like(inputs["self"]), standards=["commercial-L1"])
 
 
-def test_a_named_standard_that_lacks_eps_is_no_pass():
+def test_a_named_standard_that_lacks_eps_does_not_pass():
     inputs, made = norm_case(), literal("layer_norm_backward")
     with pytest.raises(ValueError, match=r"layer_norm_backward: grad_input: commercial-L2 a norm's backward .* eps"):
         check("layer_norm_backward", inputs, made, third=made, standards=["commercial-L2"], normalized_shape=(40,))
 
 
-def test_an_output_without_a_third_one_is_no_pass():
-    """An output without a reference fails beside one that has a reference."""
+def test_an_output_without_a_reference_output_does_not_pass():
+    """An output without a reference fails with one that has a reference."""
     inputs = norm_case()
     dx, dw, db = literal("layer_norm_backward")(**inputs, normalized_shape=(40,))
     given = {"third": {"grad_input": dx}, "eps": 1e-5, "normalized_shape": (40,)}
@@ -387,7 +387,7 @@ def test_an_output_without_a_third_one_is_no_pass():
     assert "needs a third output" in outputs[2]["skipped"][0]["reason"]
 
 
-def test_a_named_standard_that_cannot_decide_is_no_pass():
+def test_a_named_standard_that_cannot_decide_does_not_pass():
     inputs = uniform(size=3000)
     wrong = golden("silu_backward", inputs)["grad_input"].rounded * RNG.choice(np.float32([0.99, 1.01]), 3000)
     named = check("silu_backward", inputs, wrong, standards=["classified"])
@@ -405,7 +405,7 @@ def tiny_gradients(dtype="float32"):
 
 
 @pytest.mark.parametrize("standards", [None, *([name] for name in STANDARDS if name != "bitwise")])
-def test_tiny_gradients_that_were_never_written_are_no_pass(standards):
+def test_tiny_gradients_that_were_never_written_do_not_pass(standards):
     """A named fault fails the report even if all standards pass."""
     inputs = tiny_gradients()
     actual = golden("silu_backward", inputs)["grad_input"].rounded.copy()
@@ -425,7 +425,7 @@ def test_tiny_gradients_that_were_never_written_are_no_pass(standards):
 
 @pytest.mark.parametrize("fault", ["constant", "moved-data", "unwritten", "wrong-mode"])
 @pytest.mark.parametrize("dtype", list(FORMATS))
-def test_tiny_gradients_with_a_fault_of_structure_are_no_pass(dtype, fault):
+def test_tiny_gradients_with_a_fault_of_structure_do_not_pass(dtype, fault):
     inputs = tiny_gradients(dtype)
     right = golden("gelu_backward_v2", inputs, approximate="none")["grad_input"].rounded
     if fault == "wrong-mode":
@@ -566,7 +566,7 @@ def test_layer_norm_is_verified_in_cascade():
 
 
 @pytest.mark.parametrize("eps", [math.nan, math.inf, -50, "1e-5", True])
-def test_an_eps_that_is_none_is_rejected(eps):
+def test_an_invalid_eps_is_rejected(eps):
     """With eps = nan or -50 any dump would pass."""
     inputs, made = norm_case(), literal("layer_norm_backward")
     with pytest.raises(ValueError, match="eps: expected a finite number from 0 on, got"):

@@ -104,11 +104,11 @@ def test_elements_that_float64_leaves_undecided_are_settled_on_balls():
     inputs, right = cancelling(1)
     found = golden("layer_norm", inputs, normalized_shape=[COLUMNS], eps=EPS)["out"]
     assert found.rounded.reshape(-1).tolist() == right
-    assert found.settled > 0
+    assert found.resolved > 0
     assert found.undecided == 0
 
 
-def test_what_balls_are_too_many_for_is_told_and_asked_again_the_same(monkeypatch):
+def test_results_beyond_ball_arithmetic_are_reported_and_repeatable(monkeypatch):
     """Repeated questions get the same answer, and float64 values are never declared exact."""
     monkeypatch.setattr("aclnn.verify.goldens.rows._BALLS_AT_MOST", COLUMNS)
     inputs, right = cancelling(3)
@@ -118,7 +118,7 @@ def test_what_balls_are_too_many_for_is_told_and_asked_again_the_same(monkeypatc
     first, again = whole.golden(slice(0, 3 * COLUMNS)), whole.golden(slice(0, 3 * COLUMNS))
     np.testing.assert_array_equal(again.value, first.value)
     np.testing.assert_array_equal(whole.golden(np.arange(0, 3 * COLUMNS, 5)).value, first.value[::5])
-    assert (first.settled, again.undecided) == (0, first.undecided)
+    assert (first.resolved, again.undecided) == (0, first.undecided)
     assert first.undecided > 2 * COLUMNS
     assert first.rounded[:COLUMNS].tolist() != right
     out = {"out": first.rounded.reshape(3, COLUMNS)}
@@ -137,7 +137,7 @@ def test_a_mean_far_larger_than_the_spread_needs_no_balls(dtype):
     ones, zeros = exact(np.ones(COLUMNS)), exact(np.zeros(COLUMNS))
     rows = [layer_norm_row(exact(row), ones, zeros, mpmath.mpf(EPS)) for row in x]
     expect_exact(found["out"], [value for row in rows for value in row[0]], dtype)
-    assert found["out"].settled == 0
+    assert found["out"].resolved == 0
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
@@ -194,7 +194,7 @@ def test_elements_of_many_rows_are_computed_some_rows_at_a_time():
     np.testing.assert_array_equal(whole.operands(some)["weight"], w[some % 128])
 
 
-def test_what_one_of_several_results_does_not_take_is_not_computed(monkeypatch):
+def test_inputs_of_unrequested_results_are_not_computed(monkeypatch):
     def failing(self):
         raise AssertionError("computed")
 
@@ -234,7 +234,7 @@ EMPTY = {
 
 
 @pytest.mark.parametrize("name", EMPTY)
-def test_statistics_of_no_elements_are_the_operators(name):
+def test_statistics_without_elements_are_the_operators(name):
     """Statistics of no elements, such as AddLayerNorm's mean and GroupNorm's rstd, equal the operators'."""
     set_soc_name("Ascend950DT_9571")
     shapes, attributes = EMPTY[name]

@@ -192,7 +192,7 @@ def test_commercial_non_finite():
         assert outcome.verdict is (Verdict.FAIL if wrong else Verdict.PASS)
 
 
-def test_ratio_of_nothing():
+def test_ratio_with_a_zero_denominator():
     assert ratio(0.0, 0.0) == 0.0
     assert ratio(1.0, 0.0) == math.inf
     assert ratio(3.0, 2.0) == 1.5

@@ -153,12 +153,14 @@ def _attributes(address: int, indexes: Sequence[int], copies: int) -> list[_Batc
     return [attributes[place] for place, end in enumerate(ends) for _ in range(indexes[place], end)]
 
 
-def _expect_there(name: str, at: int, address: int, nbytes: int, said: _Location) -> bool:
+def _check_location(name: str, at: int, address: int, nbytes: int, declared: _Location) -> bool:
     """Require memory to be at the location in its attribute; return True for host memory."""
     device = devices.owner(memory.check_range(address, nbytes, f"{name}[{at}]"))
     got = "the host's memory" if device is None else f"device {device.number}'s"
-    if not (said.type in _ON_HOST if device is None else (said.type, said.id) == (_ON_DEVICE, device.number)):
-        expected = f"memory of location type {said.type} and id {said.id}"
+    if not (
+        declared.type in _ON_HOST if device is None else (declared.type, declared.id) == (_ON_DEVICE, device.number)
+    ):
+        expected = f"memory of location type {declared.type} and id {declared.id}"
         raise _invalid(f"{name}[{at}]", expected, f"{address:#x} in {got}", ACL_ERROR_RT_PARAM_INVALID)
     return device is None
 
@@ -197,8 +199,8 @@ def _batch(
         zip(copies, _attributes(attrs, indexes or (), count), strict=True)
     ):
         failed.value = at
-        from_host = _expect_there("srcs", at, start, size, attribute.src)
-        if from_host == _expect_there("dsts", at, to, size, attribute.dst):
+        from_host = _check_location("srcs", at, start, size, attribute.src)
+        if from_host == _check_location("dsts", at, to, size, attribute.dst):
             expected = "a copy between the host and a device"
             raise _invalid(f"dsts[{at}]", expected, "one within either", ACL_ERROR_RT_PARAM_INVALID)
     failed.value = _NO_COPY

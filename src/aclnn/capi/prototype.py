@@ -312,7 +312,7 @@ def _parts(prototype: str) -> tuple[str, str, str]:
     name, parameters = head.removeprefix(returns), rest.removesuffix(")")
     if not (returns and name) or parameters == rest:
         raise ValueError(f"expected a C prototype, got {prototype!r}")
-    return _tidy(returns), name, parameters
+    return _normalized(returns), name, parameters
 
 
 @cache
@@ -322,7 +322,7 @@ def _parameters(function: CFunction) -> tuple[CParameter, ...]:
         part = _PARAMETER.fullmatch(declared.strip())
         if part is None:
             raise ValueError(f"expected a C parameter, got {declared!r}")
-        name, c_type = part["name"], _tidy(part["c_type"])
+        name, c_type = part["name"], _normalized(part["c_type"])
         is_output = name not in names
         if is_output and (not c_type.endswith("*") or "const" in c_type):
             raise ValueError(f"{function.name}: expected an out-parameter or an input of {names}, got {declared!r}")
@@ -362,7 +362,7 @@ def call_of(name: str) -> Callable[..., Any]:
     return call
 
 
-def _tidy(c_type: str) -> str:
+def _normalized(c_type: str) -> str:
     # Const on a value, such as "const size_t", does not concern the caller.
     tidy = re.sub(r"\s*\*\s*", "*", c_type.strip())
     return tidy if "*" in tidy else tidy.removeprefix("const ")

@@ -248,7 +248,7 @@ def _request(operator: Operator, texts: Mapping[str, Any], outs: Mapping[str, st
     ]
     for place, file in zip(places, outs.values(), strict=True):
         if places.count(place) > 1:
-            raise ValueError(f"--out: expected each file once, got {file!r} and another word for it")
+            raise ValueError(f"--out: expected each file once, got {file!r} under two names")
         expect_own_file(
             "--out", file, split_member(file)[0], [(name, split_member(text)[0]) for name, text in inputs.items()]
         )

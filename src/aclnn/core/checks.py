@@ -121,10 +121,12 @@ def promotable(first: str, second: str) -> Check:
     """Require a common data type to which two tensors or scalars promote."""
 
     def violation(call: Call) -> str | None:
-        mine, theirs = call[second].dtype, call[first].dtype
-        if promote(theirs, mine) is not None:
+        got, expected = call[second].dtype, call[first].dtype
+        if promote(expected, got) is not None:
             return None
-        return f"{second}: expected a data type that promotes with {theirs.c_name} (that of {first}), got {mine.c_name}"
+        return (
+            f"{second}: expected a data type that promotes with {expected.c_name} (that of {first}), got {got.c_name}"
+        )
 
     return rule(f"promotable: {first}, {second}", violation)
 
@@ -133,10 +135,10 @@ def castable_from(dtype: Callable[[Call], DataType], *names: str) -> Check:
     """Require data types to which the result's data type converts implicitly."""
 
     def violation(call: Call, name: str) -> str | None:
-        computed, mine = dtype(call), call[name].dtype
-        if castable(computed, mine):
+        computed, got = dtype(call), call[name].dtype
+        if castable(computed, got):
             return None
-        return f"expected a data type to which {computed.c_name} (that of the result) converts, got {mine.c_name}"
+        return f"expected a data type to which {computed.c_name} (that of the result) converts, got {got.c_name}"
 
     return each("holds the result", names, violation)
 
@@ -166,8 +168,8 @@ def same_dtype(name: str, other: str) -> Check:
     """Require equal data types."""
 
     def violation(call: Call, name: str) -> str | None:
-        mine, theirs = call[name].dtype, call[other].dtype
-        return None if mine == theirs else f"expected data type {theirs.c_name} (that of {other}), got {mine.c_name}"
+        got, expected = call[name].dtype, call[other].dtype
+        return None if got == expected else f"expected data type {expected.c_name} (that of {other}), got {got.c_name}"
 
     return each(f"same data type as {other}", (name,), violation)
 
@@ -178,8 +180,8 @@ def one_dtype(first: str, second: str) -> Check:
     def violation(call: Call) -> str | None:
         if call[first] is None or call[second] is None or call[first].dtype == call[second].dtype:
             return None
-        theirs, mine = call[first].dtype, call[second].dtype
-        return f"{second}: expected data type {theirs.c_name} (that of {first}), got {mine.c_name}"
+        expected, got = call[first].dtype, call[second].dtype
+        return f"{second}: expected data type {expected.c_name} (that of {first}), got {got.c_name}"
 
     return rule(f"one data type: {first}, {second}", violation)
 
@@ -192,7 +194,7 @@ def dtype_or_float32(other: str, *names: str) -> Check:
             return None
         allowed, got = dict.fromkeys((call[other].dtype, DataType.FLOAT)), call[name].dtype
         expected = listing(dtype.c_name for dtype in allowed)
-        return None if got in allowed else f"expected data type {expected} beside {other}, got {got.c_name}"
+        return None if got in allowed else f"expected data type {expected} with {other}, got {got.c_name}"
 
     return each(f"data type of {other} or float32", names, violation)
 
@@ -225,8 +227,8 @@ def same_shape(name: str, other: str) -> Check:
     """Require equal view shapes."""
 
     def violation(call: Call, name: str) -> str | None:
-        mine, theirs = call[name].shape, call[other].shape
-        return None if mine == theirs else f"expected shape {extents(theirs)} (that of {other}), got {extents(mine)}"
+        got, expected = call[name].shape, call[other].shape
+        return None if got == expected else f"expected shape {extents(expected)} (that of {other}), got {extents(got)}"
 
     return each(f"same shape as {other}", (name,), violation)
 
@@ -275,8 +277,8 @@ def same_format(name: str, other: str) -> Check:
     """Require equal storage formats."""
 
     def violation(call: Call, name: str) -> str | None:
-        mine, theirs = call[name].format, call[other].format
-        return None if mine == theirs else f"expected format {theirs.c_name} (that of {other}), got {mine.c_name}"
+        got, expected = call[name].format, call[other].format
+        return None if got == expected else f"expected format {expected.c_name} (that of {other}), got {got.c_name}"
 
     return each(f"same format as {other}", (name,), violation)
 
@@ -437,10 +439,10 @@ def broadcastable(name: str, other: str) -> Check:
     """Require shapes that broadcast."""
 
     def violation(call: Call, name: str) -> str | None:
-        mine, theirs = call[name].shape, call[other].shape
-        if broadcast_shape(mine, theirs) is not None:
+        got, expected = call[name].shape, call[other].shape
+        if broadcast_shape(got, expected) is not None:
             return None
-        return f"expected a shape that broadcasts with {extents(theirs)} (that of {other}), got {extents(mine)}"
+        return f"expected a shape that broadcasts with {extents(expected)} (that of {other}), got {extents(got)}"
 
     return each(f"broadcasts with {other}", (name,), violation)
 
@@ -463,11 +465,11 @@ def holds_promotion(name: str, first: str, second: str) -> Check:
     """Require a data type to which the promotion of two other tensors' types converts implicitly."""
 
     def violation(call: Call) -> str | None:
-        promoted, mine = promote(call[first].dtype, call[second].dtype), call[name].dtype
-        if promoted is not None and castable(promoted, mine):
+        promoted, got = promote(call[first].dtype, call[second].dtype), call[name].dtype
+        if promoted is not None and castable(promoted, got):
             return None
         pair = f"{'none' if promoted is None else promoted.c_name} (promotion of {first} and {second})"
-        return f"{name}: expected a data type to which {pair} converts, got {mine.c_name}"
+        return f"{name}: expected a data type to which {pair} converts, got {got.c_name}"
 
     return rule(f"holds the promotion of {first} and {second}: {name}", violation)
 
@@ -476,11 +478,11 @@ def promoted_dtype(name: str, first: str, second: str) -> Check:
     """Require the data type to which two other tensors promote, if there is one."""
 
     def violation(call: Call) -> str | None:
-        promoted, mine = promote(call[first].dtype, call[second].dtype), call[name].dtype
-        if promoted is None or mine == promoted:
+        promoted, got = promote(call[first].dtype, call[second].dtype), call[name].dtype
+        if promoted is None or got == promoted:
             return None
         expected = f"{promoted.c_name} (promotion of {first} and {second})"
-        return f"{name}: expected data type {expected}, got {mine.c_name}"
+        return f"{name}: expected data type {expected}, got {got.c_name}"
 
     return rule(f"promoted data type: {name}", violation)
 
@@ -578,7 +580,7 @@ def generated(
             fitting = [column for column in fitting if column[place] == dtype]
             if not fitting:
                 expected = listing(member.c_name for member in DataType if member in known)
-                where = f"on {call.product.title}" if place == 0 else f"beside {listing(names[:place], 'and')}"
+                where = f"on {call.product.title}" if place == 0 else f"with {listing(names[:place], 'and')}"
                 return f"{name}: expected data type {expected} {where}, got {dtype.c_name}"
         return None
 

@@ -41,10 +41,10 @@ class Kind(Enum):
     @property
     def label(self) -> str:
         """Readable description: input tensor, int array, double."""
-        spelt = self.name.lower().replace("_", " ")
+        label = self.name.lower().replace("_", " ")
         if self in LISTS:
-            return spelt.replace("list", "tensor list")
-        return f"{spelt} tensor" if self in TENSORS else spelt
+            return label.replace("list", "tensor list")
+        return f"{label} tensor" if self in TENSORS else label
 
 
 TENSORS = (Kind.INPUT, Kind.OUTPUT)
@@ -384,7 +384,7 @@ class Operator:
             name = self.parameter(given, kinds).python_name
             if name in found:
                 again = f", the second time as {given!r}" if given else ""
-                raise ValueError(f"{self.name}: {name}: expected once, given twice{again}")
+                raise ValueError(f"{self.name}: {name}: given twice{again}")
             found[name] = value
         return found
 

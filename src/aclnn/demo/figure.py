@@ -43,13 +43,13 @@ def draw(trainings: Sequence[Training], path: Path) -> None:
         below.set_ylabel("loss ÷\nmean of the five", color=_INK)
         below.set_xlabel("epoch", color=_INK)
         for axes in (above, below):
-            _tint(axes)
+            _style(axes)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=150, transparent=True)
         pyplot.close(figure)
 
 
-def _tint(axes: Any) -> None:
+def _style(axes: Any) -> None:
     axes.tick_params(colors=_INK, which="both")
     axes.grid(color=_INK, alpha=0.25)
     for side, spine in axes.spines.items():

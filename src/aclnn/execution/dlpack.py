@@ -111,7 +111,7 @@ def read(array: Any, writable: bool = False) -> Exported:
     if min(shape, default=0) < 0:
         raise TypeError(f"expected extents of at least 0, got {list(shape)}")
     if writable and flags is None and not _known_writable(array):
-        raise TypeError(f"expected a writable array, got {type_name(array)}, which does not say that it is one")
+        raise TypeError(f"expected a writable array, got {type_name(array)}, which does not state that it is writable")
     if writable and flags and flags & _READ_ONLY:
         raise TypeError("expected a writable array, got a read-only one")
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else contiguous_strides(shape)

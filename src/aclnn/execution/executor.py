@@ -197,7 +197,7 @@ class Prepared:
             if begin < end and workspace < begin + operand.nbytes and operand.nbytes:
                 raise self.error(
                     ACLNN_ERR_PARAM_INVALID,
-                    f"workspace: expected memory apart from the tensors, got [{workspace:#x}, {end:#x}), "
+                    f"workspace: expected memory that does not overlap the tensors, got [{workspace:#x}, {end:#x}), "
                     f"which overlaps {operand.name}'s [{begin:#x}, {begin + operand.nbytes:#x})",
                 )
 

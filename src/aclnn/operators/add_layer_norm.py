@@ -168,7 +168,7 @@ ADD_LAYER_NORM = Operator(
         const_output("yOut", "out", "y: (A…, R…)"),
         const_output("meanOut", "mean", "mean of each row: (A…, 1…)"),
         const_output("rstdOut", "rstd", "reciprocal standard deviation of each row: (A…, 1…)"),
-        const_output("xOut", "x", "x: (A…, R…); required, and left as it is where it is not wanted"),
+        const_output("xOut", "x", "x: (A…, R…); required, and unchanged if no sum is requested"),
     ),
     support=_SUPPORT,
     checks=generated(

@@ -253,7 +253,7 @@ BATCH_NORM = Operator(
 
 
 def _gradient_checks(*on_950: Check, video: tuple[Check, ...] = ()) -> tuple[Check, ...]:
-    where_wanted = _GRADIENTS.where_wanted
+    where_requested = _GRADIENTS.where_requested
     return (
         present("gradOut", "input"),
         *unless_empty(
@@ -264,19 +264,19 @@ def _gradient_checks(*on_950: Check, video: tuple[Check, ...] = ()) -> tuple[Che
             _GRADIENTS.present(),
             dtype_in(floating, "gradOut", "input"),
             same_dtype("input", "gradOut"),
-            where_wanted(dtype_in(floating, *_GRADIENTS.names)),
+            where_requested(dtype_in(floating, *_GRADIENTS.names)),
             dtype_in(floating, "weight", *_RUNNING, *_SAVED),
             *on_950,
             same_format("gradOut", "input"),
-            where_wanted(same_format("gradInput", "gradOut")),
+            where_requested(same_format("gradInput", "gradOut")),
             *video,
             public_format("gradOut", "input"),
             dims_between(2, MOST_DIMS, "input", "gradOut"),
             same_shape("gradOut", "input"),
-            where_wanted(same_shape("gradInput", "input")),
+            where_requested(same_shape("gradInput", "input")),
             shape_is("[C]", _channels, "weight", *_RUNNING),
             each("shape is [C], or [0] outside of training", _SAVED, _saved_shape),
-            where_wanted(shape_is("[C]", _channels, *_GRADIENTS.names[1:])),
+            where_requested(shape_is("[C]", _channels, *_GRADIENTS.names[1:])),
         ),
     )
 
@@ -299,7 +299,7 @@ BATCH_NORM_BACKWARD = Operator(
         Parameter("saveInvstd", "save_invstd", Kind.INPUT, "what the forward saved: (C)", optional=True),
         Parameter("training", "training", Kind.BOOL, "true if the batch's statistics were used"),
         Parameter("eps", "eps", Kind.DOUBLE, "added to a variance"),
-        Parameter("outputMask", "output_mask", Kind.BOOL_ARRAY, "which of the three gradients are wanted"),
+        Parameter("outputMask", "output_mask", Kind.BOOL_ARRAY, "which of the three gradients to compute"),
         Parameter("gradInput", "grad_input", Kind.OUTPUT, "dx: (N, C, …)", optional=True),
         Parameter("gradWeight", "grad_weight", Kind.OUTPUT, "dw: (C)", optional=True),
         Parameter("gradBias", "grad_bias", Kind.OUTPUT, "db: (C)", optional=True),
@@ -311,9 +311,9 @@ BATCH_NORM_BACKWARD = Operator(
             dtype_or_float32("gradOut", "weight", *_RUNNING, *_SAVED),
             _same_dtype_if_given("runningVar", "runningMean"),
             _same_dtype_if_given("saveInvstd", "saveMean"),
-            _GRADIENTS.where_wanted(same_dtype("gradInput", "gradOut")),
-            _GRADIENTS.where_wanted(dtype_or_float32("weight", *_GRADIENTS.names[1:])),
-            _GRADIENTS.where_wanted(_same_dtype_if_given("gradBias", "gradWeight")),
+            _GRADIENTS.where_requested(same_dtype("gradInput", "gradOut")),
+            _GRADIENTS.where_requested(dtype_or_float32("weight", *_GRADIENTS.names[1:])),
+            _GRADIENTS.where_requested(_same_dtype_if_given("gradBias", "gradWeight")),
         ),
         video=on(CLASS_950, _video("input", "gradOut")),
     ),
@@ -329,7 +329,7 @@ FAST_BATCH_NORM_BACKWARD = replace(
     BATCH_NORM_BACKWARD,
     name="fast_batch_norm_backward",
     function="aclnnFastBatchNormBackward",
-    summary="BatchNorm's gradients with a choice of algorithm; every version computes alike here.",
+    summary="BatchNorm's gradients with a choice of algorithm; every version computes the same here.",
     parameters=(
         *_GIVEN[: _MASK + 1],
         Parameter("version", "version", Kind.INT32, "ignored", c_type="int "),
@@ -413,7 +413,7 @@ def batch_norm_backward(
             ones.
         training: True if the batch's statistics were used.
         eps: added to a variance, rounded to float32.
-        output_mask: which of the three gradients are wanted.
+        output_mask: which of the three gradients to compute.
         out: where to write each wanted gradient; new NumPy arrays for None.
 
     Returns:
@@ -454,7 +454,7 @@ def fast_batch_norm_backward(
         save_invstd: the variance (C) or None.
         training: True if the batch's statistics were used.
         eps: added to a variance.
-        output_mask: which of the three gradients are wanted.
+        output_mask: which of the three gradients to compute.
         version: ignored.
         out: where to write each wanted gradient; new NumPy arrays for None.
 

@@ -267,7 +267,7 @@ def gelu_backward(grad_output: ArrayLike, self: ArrayLike, out: ArrayLike | None
     """Gradient of GELU approximated by tanh: ``dx = dy·d/dx(x·(1 + tanh(sqrt(2/pi)·(x + 0.044715·x³)))/2)``.
 
     Args:
-        grad_output: dy; float32, float16 or bfloat16, or integers beside a floating ``self``; at most 8 dimensions. A
+        grad_output: dy; float32, float16 or bfloat16, or integers with a floating ``self``; at most 8 dimensions. A
             NumPy array, or anything on the CPU with ``__dlpack__`` or ``__array_interface__``; any strides. Broadcasts
             with ``self``.
         self: x, the forward input. Two different data types promote.

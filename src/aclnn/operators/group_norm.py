@@ -95,7 +95,7 @@ def _mean_dtype(call: Call, name: str) -> str | None:
     x, got = call["gradOut"].dtype, call[name].dtype
     allowed = dict.fromkeys((x, DataType.FLOAT) if call.product in CLASS_950 else (x,))
     expected = listing(dtype.c_name for dtype in allowed)
-    return None if got in allowed else f"expected data type {expected} beside gradOut, got {got.c_name}"
+    return None if got in allowed else f"expected data type {expected} with gradOut, got {got.c_name}"
 
 
 def _parameter_shape(call: Call) -> Shape:
@@ -216,7 +216,7 @@ GROUP_NORM_BACKWARD = Operator(
         Parameter("rstd", "rstd", Kind.INPUT, "reciprocal standard deviation of each: N·group elements"),
         Parameter("gamma", "weight", Kind.INPUT, "w: C elements, ones when null", optional=True),
         *_ATTRIBUTES,
-        Parameter("outputMask", "output_mask", Kind.BOOL_ARRAY, "which of the three gradients are wanted"),
+        Parameter("outputMask", "output_mask", Kind.BOOL_ARRAY, "which of the three gradients to compute"),
         Parameter("gradInput", "grad_input", Kind.OUTPUT, "dx: x's shape", optional=True),
         Parameter("gradGammaOut", "grad_weight", Kind.OUTPUT, "dw: w's shape, or (C)", optional=True),
         Parameter("gradBetaOut", "grad_bias", Kind.OUTPUT, "db: w's shape, or (C)", optional=True),
@@ -231,8 +231,8 @@ GROUP_NORM_BACKWARD = Operator(
         each("data type of gradOut", ("mean",), _mean_dtype),
         same_dtype("rstd", "mean"),
         same_dtype("gamma", "mean"),
-        _GRADIENTS.where_wanted(same_dtype("gradInput", "gradOut")),
-        *(_GRADIENTS.where_wanted(same_dtype(name, "mean")) for name in _GRADIENTS.names[1:]),
+        _GRADIENTS.where_requested(same_dtype("gradInput", "gradOut")),
+        *(_GRADIENTS.where_requested(same_dtype(name, "mean")) for name in _GRADIENTS.names[1:]),
         rule("0 or more: N, C, HxW", _no_negative),
         positive_groups(),
         _DIVIDES_C,
@@ -241,8 +241,8 @@ GROUP_NORM_BACKWARD = Operator(
         size_is("N·C·HxW", lambda call: call["N"] * call["C"] * call["HxW"], "gradOut", "input"),
         size_is("N·group", lambda call: call["N"] * call["group"], "mean", "rstd"),
         size_is("C", lambda call: call["C"], "gamma"),
-        _GRADIENTS.where_wanted(same_shape("gradInput", "input")),
-        _GRADIENTS.where_wanted(shape_is("gamma's, or [C]", _parameter_shape, *_GRADIENTS.names[1:])),
+        _GRADIENTS.where_requested(same_shape("gradInput", "input")),
+        _GRADIENTS.where_requested(shape_is("gamma's, or [C]", _parameter_shape, *_GRADIENTS.names[1:])),
     ),
     work=_gradient_work,
     infer=_gradient_infer,
@@ -316,7 +316,7 @@ def group_norm_backward(
         c: C.
         hxw: the elements of a channel.
         group: the number of groups, a divisor of C.
-        output_mask: which of the three gradients are wanted.
+        output_mask: which of the three gradients to compute.
         out: where to write each wanted gradient; new NumPy arrays for None.
 
     Returns:

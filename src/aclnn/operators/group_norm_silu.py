@@ -157,7 +157,7 @@ def group_norm_silu(
 
     Returns:
         The result (N, C, …) in x's data type, mean and rstd (N, group) in x's data type, too, or, on the 950 products
-        beside float32 parameters, in float32.
+        with float32 parameters, in float32.
 
     Raises:
         AclnnError: an argument that aclnnGroupNormSilu rejects, with its status code.

@@ -53,13 +53,13 @@ def _rows_and_columns(call: Call) -> tuple[Shape, Shape]:
     return shape[:split], shape[split:]
 
 
-def _wanted(call: Call, names: Sequence[str] = _OUTPUTS) -> list[str]:
+def _requested(call: Call, names: Sequence[str] = _OUTPUTS) -> list[str]:
     mask = dict(zip(_OUTPUTS, call["outputMask"], strict=False))  # its length has not been checked yet
     return [name for name in names if mask.get(name)]
 
 
-def _wanted_outputs_present(call: Call) -> str | None:
-    missing = next((name for name in _wanted(call) if call[name] is None), None)
+def _requested_outputs_present(call: Call) -> str | None:
+    missing = next((name for name in _requested(call) if call[name] is None), None)
     if missing is None:
         return None
     return f"{missing}: expected a tensor (outputMask[{_OUTPUTS.index(missing)}] is true), got null"
@@ -78,8 +78,8 @@ def _normalized_is_limited(call: Call) -> str | None:
     return None if size <= MOST_DIMS else f"normalizedShape: expected at most {MOST_DIMS} dimensions, got {size}"
 
 
-def _wanted_are_limited(call: Call) -> str | None:
-    return limited_dims(*_wanted(call)).violation(call)
+def _requested_are_limited(call: Call) -> str | None:
+    return limited_dims(*_requested(call)).violation(call)
 
 
 def _normalized_at_least_1(call: Call) -> str | None:
@@ -87,7 +87,7 @@ def _normalized_at_least_1(call: Call) -> str | None:
 
 
 def _ranks_at_least_1(call: Call) -> str | None:
-    for name in ("mean", "rstd", *_wanted(call)):
+    for name in ("mean", "rstd", *_requested(call)):
         if not call[name].shape:
             return f"{name}: expected at least 1 dimension, got 0"
     return None
@@ -119,7 +119,7 @@ def _input_gradient_shape(call: Call) -> str | None:
 
 def _parameter_gradient_sizes(call: Call) -> str | None:
     columns = math.prod(_rows_and_columns(call)[1])
-    for name in _wanted(call, _OUTPUTS[1:]):
+    for name in _requested(call, _OUTPUTS[1:]):
         if call[name].size != columns:
             return f"{name}: expected {columns} elements (one a column of input), got {call[name].size}"
     return None
@@ -127,7 +127,7 @@ def _parameter_gradient_sizes(call: Call) -> str | None:
 
 def _work(call: Call) -> LayerNormBackward | None:
     rows, columns = map(math.prod, _rows_and_columns(call))
-    if not _wanted(call) or columns == 0:
+    if not _requested(call) or columns == 0:
         return None
     return LayerNormBackward(
         inputs=("gradOut", "input", "mean", "rstd", None if call["weightOptional"] is None else "weightOptional"),
@@ -141,7 +141,7 @@ def _infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
     weight = call["weightOptional"]
     parameter = (call["input"].dtype if weight is None else weight.dtype), _rows_and_columns(call)[1]
     shapes = (call["input"].dtype, call["input"].shape), parameter, parameter
-    return {name: shapes[_OUTPUTS.index(name)] for name in _wanted(call)}
+    return {name: shapes[_OUTPUTS.index(name)] for name in _requested(call)}
 
 
 _KEEP_FLOAT16 = 2
@@ -285,7 +285,7 @@ LAYER_NORM_WITH_IMPL_MODE = replace(
     LAYER_NORM,
     name="layer_norm_with_impl_mode",
     function="aclnnLayerNormWithImplMode",
-    summary="LayerNorm with a choice of precision; every mode computes alike here.",
+    summary="LayerNorm with a choice of precision; every mode computes the same here.",
     parameters=(
         *LAYER_NORM.parameters,
         Parameter("implMode", "impl_mode", Kind.INT32, "0 high precision, 1 high performance, 2 keep float16"),
@@ -329,7 +329,7 @@ LAYER_NORM_BACKWARD = Operator(
         Parameter("rstd", "rstd", Kind.INPUT, "reciprocal standard deviation of each row, shaped like mean"),
         Parameter("weightOptional", "weight", Kind.INPUT, "w: (R…), ones when null", optional=True),
         Parameter("biasOptional", "bias", Kind.INPUT, "(R…); its values are never used", optional=True),
-        Parameter("outputMask", "output_mask", Kind.BOOL_ARRAY, "which of the three gradients are wanted"),
+        Parameter("outputMask", "output_mask", Kind.BOOL_ARRAY, "which of the three gradients to compute"),
         Parameter("gradInputOut", "grad_input", Kind.OUTPUT, "dx: (A…, R…)", optional=True),
         Parameter("gradWeightOut", "grad_weight", Kind.OUTPUT, "dw: N elements", optional=True),
         Parameter("gradBiasOut", "grad_bias", Kind.OUTPUT, "db: N elements", optional=True),
@@ -339,7 +339,7 @@ LAYER_NORM_BACKWARD = Operator(
     checks=(
         present("gradOut", "input", "normalizedShape", "mean", "rstd", "outputMask"),
         THREE_MASK_VALUES,
-        rule("wanted outputs present", _wanted_outputs_present, ACLNN_ERR_PARAM_NULLPTR),
+        rule("requested outputs present", _requested_outputs_present, ACLNN_ERR_PARAM_NULLPTR),
         dtype_in(floating, "gradOut", "input", "mean", "rstd"),
         same_dtype("gradOut", "input"),
         dtype_in(floating, "weightOptional"),
@@ -348,9 +348,9 @@ LAYER_NORM_BACKWARD = Operator(
         dtype_in(floating, *_OUTPUTS),
         limited_dims("gradOut", "input", "mean", "rstd"),
         rule(f"at most {MOST_DIMS} dimensions: normalizedShape", _normalized_is_limited),
-        rule(f"at most {MOST_DIMS} dimensions: wanted outputs", _wanted_are_limited),
+        rule(f"at most {MOST_DIMS} dimensions: outputs", _requested_are_limited),
         rule("at least 1 dimension: normalizedShape", _normalized_at_least_1),
-        rule("at least 1 dimension: mean, rstd, wanted outputs", _ranks_at_least_1),
+        rule("at least 1 dimension: mean, rstd, outputs", _ranks_at_least_1),
         rule("rank of input covers normalizedShape", _rank_covers_normalized),
         # The vendor's loop compares only some of the dimensions; the document requires all of them.
         rule("trailing dimensions of input", _trailing_dims),
@@ -484,7 +484,7 @@ def layer_norm_backward(
         rstd: reciprocal standard deviation of each row, shaped like mean.
         weight: w (R…), float32 or x's data type; None for ones.
         bias: (R…); its values are never used.
-        output_mask: which of the three gradients are wanted.
+        output_mask: which of the three gradients to compute.
         out: where to write each wanted gradient; new NumPy arrays for None.
 
     Returns:

@@ -112,16 +112,16 @@ class Masked:
             missing = next((name for name in self.wanted(call) if call[name] is None), None)
             return None if missing is None else f"{missing}: expected a tensor, as its mask value is true, got null"
 
-        return rule("wanted outputs present", find, ACLNN_ERR_PARAM_NULLPTR)
+        return rule("requested outputs present", find, ACLNN_ERR_PARAM_NULLPTR)
 
-    def where_wanted(self, check: Check) -> Check:
+    def where_requested(self, check: Check) -> Check:
         """Restrict a check of outputs to the enabled ones."""
 
         def find(call: Call) -> str | None:
-            unwanted = dict.fromkeys(set(self.names) - set(self.wanted(call)))
-            return check.violation(replace(call, arguments={**call.arguments, **unwanted}))
+            unrequested = dict.fromkeys(set(self.names) - set(self.wanted(call)))
+            return check.violation(replace(call, arguments={**call.arguments, **unrequested}))
 
-        return Check(f"{check.name} (where wanted)", check.code, find)
+        return Check(f"{check.name} (if requested)", check.code, find)
 
 
 def root_mean_square(x: Real, eps: float) -> Real:

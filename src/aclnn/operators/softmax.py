@@ -234,7 +234,7 @@ def softmax(self: ArrayLike, dim: int = -1, out: ArrayLike | None = None) -> Arr
             looked at where x is empty.
 
     Returns:
-        y (``out`` if given): NaN along the dimension beside a NaN, an inf, or -inf alone.
+        y (``out`` if given): NaN along the dimension with a NaN, an inf, or -inf alone.
 
     Raises:
         AclnnError: an argument that aclnnSoftmax rejects, with its status code.
@@ -272,7 +272,7 @@ def log_softmax(self: ArrayLike, dim: int = -1, out: ArrayLike | None = None) ->
         out: where to write y, the same shape, any of the four data types; by default a new array of x's type.
 
     Returns:
-        y (``out`` if given): NaN along the dimension beside a NaN, an inf, or -inf alone.
+        y (``out`` if given): NaN along the dimension with a NaN, an inf, or -inf alone.
 
     Raises:
         AclnnError: an argument that aclnnLogSoftmax rejects, with its status code.

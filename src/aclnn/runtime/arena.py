@@ -95,7 +95,7 @@ class Arena:
         Return None if no free interval is long enough, or if a finalizer calls this while its thread is in the arena.
         """
         need = -(-nbytes // self._granule) * self._granule
-        if self._lock.is_mine():
+        if self._lock.held_by_this_thread():
             return None
         block = Block()
         # The end of a block only appends here, which nothing can interrupt.
@@ -120,7 +120,7 @@ class Arena:
 
     def reclaim(self) -> None:
         """Return the pages of dead blocks to the system."""
-        if self._ended and not self._lock.is_mine():
+        if self._ended and not self._lock.held_by_this_thread():
             with self._lock:
                 self._take_back()
 

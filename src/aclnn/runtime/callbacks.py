@@ -111,7 +111,7 @@ class Subscriptions:
         reports = self._reports.get(threading.get_ident())
         if reports is None:
             raise AclnnError(
-                ACL_ERROR_RT_THREAD_SUBSCRIBE, f"thread: expected a subscribed one ({self._function}), got another"
+                ACL_ERROR_RT_THREAD_SUBSCRIBE, f"thread: expected the subscribed thread ({self._function}), got another"
             )
         try:
             reports.get(timeout=timeout_s)()

@@ -198,12 +198,12 @@ class Communicator:
                 with _connect(port, deadline, secret) as root:
                     _note(root, [rank, size, listener.getsockname()[1]])
                     root.settimeout(_left(deadline))
-                    told = _noted(root)
-                if "error" in told:
-                    code = HcclResult.HCCL_E_TIMEOUT if "missing" in told["error"] else HcclResult.HCCL_E_PARA
-                    raise AclnnError(code, f"rank {rank}: {told['error']}")
+                    reply = _noted(root)
+                if "error" in reply:
+                    code = HcclResult.HCCL_E_TIMEOUT if "missing" in reply["error"] else HcclResult.HCCL_E_PARA
+                    raise AclnnError(code, f"rank {rank}: {reply['error']}")
                 for peer in range(rank):
-                    links[peer] = _connect(told["ports"][peer], deadline, secret)
+                    links[peer] = _connect(reply["ports"][peer], deadline, secret)
                     _note(links[peer], rank)
                 while len(links) < size - 1:
                     link = _accept(listener, deadline, secret)

@@ -107,13 +107,13 @@ class Graph:
         self._runs: list[Record] = []
         stream.expect_no_capture()
         _expect_no_update(stream)
-        stream.taker = self
+        stream.capturing_graph = self
         _begun.current.add(self)
 
     @property
     def is_capturing(self) -> bool:
         """True until the capture ends."""
-        return self._origin.taker is self
+        return self._origin.capturing_graph is self
 
     def take(self, stream: Stream, task: Task) -> None:
         """Capture a task."""
@@ -149,7 +149,7 @@ class Graph:
         Raises:
             AclnnError: 107032, the stream belongs to another capture; 107033, it is updating tasks.
         """
-        if stream.taker is not self:
+        if stream.capturing_graph is not self:
             if capturing(stream):
                 raise AclnnError(
                     ACL_ERROR_STREAM_CAPTURE_CONFLICT,
@@ -160,9 +160,9 @@ class Graph:
             known = self._known.setdefault(stream, {})
             for other, time in mark.known.items():
                 known[other] = max(time, known.get(other, 0))
-            if stream.taker is not self:
+            if stream.capturing_graph is not self:
                 self._last[stream] = next(self._clock)
-                stream.taker = self
+                stream.capturing_graph = self
 
     def begin_group(self, stream: Stream) -> None:
         """Make the stream's next tasks replaceable.
@@ -199,8 +199,8 @@ class Graph:
             )
         _begun.current.discard(self)
         for other in self._last:
-            if other.taker is self:
-                other.taker = None
+            if other.capturing_graph is self:
+                other.capturing_graph = None
         if self._mode is not Mode.RELAXED and self._thread != threading.get_ident():
             raise AclnnError(
                 ACL_ERROR_RT_STREAM_CAPTURE_WRONG_THREAD,
@@ -307,7 +307,7 @@ class Update:
         group.is_updated = True
         self._group = group
         self._replaced = 0
-        stream.taker = self
+        stream.capturing_graph = self
 
     def take(self, stream: Stream, task: Task) -> None:
         """Replace the next task of the group.
@@ -330,7 +330,7 @@ class Update:
         Raises:
             AclnnError: 107033, some tasks were not replaced.
         """
-        stream.taker = None
+        stream.capturing_graph = None
         self._group.is_updated = False
         total = len(self._group.places)
         if self._replaced != total:
@@ -342,7 +342,7 @@ class Update:
 
 def capturing(stream: Stream) -> Graph | None:
     """Return the graph that captures the stream's tasks, None if there is none."""
-    return stream.taker if isinstance(stream.taker, Graph) else None
+    return stream.capturing_graph if isinstance(stream.capturing_graph, Graph) else None
 
 
 def captured(stream: Stream) -> Graph:
@@ -365,15 +365,15 @@ def updating(stream: Stream) -> Update:
     Raises:
         AclnnError: 107033, there is none.
     """
-    if not isinstance(stream.taker, Update):
+    if not isinstance(stream.capturing_graph, Update):
         raise AclnnError(
             ACL_ERROR_STREAM_TASK_GROUP_STATUS, "stream: expected one that is updating tasks, got one that is not"
         )
-    return stream.taker
+    return stream.capturing_graph
 
 
 def _expect_no_update(stream: Stream) -> None:
-    if isinstance(stream.taker, Update):
+    if isinstance(stream.capturing_graph, Update):
         raise AclnnError(
             ACL_ERROR_STREAM_TASK_GROUP_STATUS, "stream: expected one that is not updating tasks, got one that is"
         )

@@ -19,10 +19,10 @@ class Lock(RLock):  # type: ignore[misc]  # CPython lets it be subclassed
             return self.acquire()
         except BaseException:
             # Only an acquisition that waits is interrupted, so if the lock is held now, this call acquired it.
-            if self.is_mine():
+            if self.held_by_this_thread():
                 self.release()
             raise
 
-    def is_mine(self) -> bool:
+    def held_by_this_thread(self) -> bool:
         """Return True if the calling thread holds the lock."""
         return bool(self._is_owned())  # type: ignore[attr-defined]  # what threading.Condition asks, too

@@ -160,7 +160,7 @@ def hold(happened: Callable[[float], object], limit_s: float | None = None) -> b
     deadline = math.inf if limit_s is None else time.monotonic() + limit_s
     while not happened(max(min(_POLL_S, deadline - time.monotonic()), 0.0)):
         for stream in streams:
-            stream.expect_to_go_on()
+            stream.check_not_aborted()
         if time.monotonic() >= deadline:
             return False
     return True
@@ -194,7 +194,7 @@ def seconds(timeout_ms: int, least: int = 1, code: int = ACL_ERROR_RT_PARAM_INVA
     return None if timeout_ms == -1 else timeout_ms / 1000
 
 
-class Taker(Protocol):
+class CapturingGraph(Protocol):
     """Receiver of a stream's tasks in place of its queue (see ``graphs``)."""
 
     captures: bool
@@ -225,7 +225,7 @@ class Stream:
 
     def _reset(self) -> None:
         """Reset to an empty queue with fresh locks; in a child process, no thread is left to release the old ones."""
-        self.taker: Taker | None = None
+        self.capturing_graph: CapturingGraph | None = None
         self._lock = Lock()
         self._closed = False
         self._failure: str | None = None
@@ -256,9 +256,9 @@ class Stream:
         Raises:
             AclnnError: 107000, the stream is closed; 507000, its context stopped on a failure; 107023, it is aborted.
         """
-        if self.taker is None:
+        if self.capturing_graph is None:
             return self.queue(task, short, dropped)
-        self.taker.take(self, task)
+        self.capturing_graph.take(self, task)
         return self._last
 
     def queue(self, task: Task, short: bool = False, dropped: Dropped = _nothing) -> int:
@@ -316,7 +316,7 @@ class Stream:
         Raises:
             AclnnError: 107027.
         """
-        if self.taker is not None and self.taker.captures:
+        if self.capturing_graph is not None and self.capturing_graph.captures:
             raise AclnnError(
                 ACL_ERROR_RT_STREAM_CAPTURED, "stream: expected one that is not capturing, got one that is"
             )
@@ -370,7 +370,7 @@ class Stream:
         """Accept no more tasks, and wait for the queued ones or, with ``force``, drop those that have not started."""
         with self._lock:
             self._closed = True
-            self.taker = None
+            self.capturing_graph = None
         if force:
             self._aborting += 1
             self.drop()
@@ -395,7 +395,7 @@ class Stream:
                 self.has_stopped = False
                 self._aborting -= 1
 
-    def expect_to_go_on(self) -> None:
+    def check_not_aborted(self) -> None:
         """End the waiting task if the stream has been aborted, closed by force, or stopped on a failure.
 
         Raises:

@@ -84,7 +84,7 @@ def release(address: int) -> None:
             raise _error("virPtr", "an address from aclrtReserveMemAddress", f"{address:#x}")
         held = next((at for at in table.mapped if address <= at < address + block.nbytes), None)
         if held is not None:
-            raise _error("virPtr", "addresses with nothing mapped", f"{address:#x} with memory mapped at {held:#x}")
+            raise _error("virPtr", "addresses without mapped memory", f"{address:#x} with memory mapped at {held:#x}")
         del table.blocks[address]
 
 
@@ -103,7 +103,7 @@ def map_memory(address: int, nbytes: int, handle: int) -> None:
             raise _error("virPtr", f"a multiple of {GRANULE} bytes into reserved addresses", f"{address:#x}")
         for at, other in table.mapped.items():
             if at < end and address < at + other.nbytes:
-                raise _error("virPtr", "addresses with nothing mapped", f"{address:#x} with memory mapped at {at:#x}")
+                raise _error("virPtr", "addresses without mapped memory", f"{address:#x} with memory mapped at {at:#x}")
         # The contents would have to move from the old address to the new one.
         if physical.used:
             raise _error("handle", "memory that was never mapped", f"{handle:#x}, which was mapped")

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 @contextmanager
 def replaced(*paths: Path) -> Iterator[tuple[Path, ...]]:
-    """Yield unique temporary names beside the paths; at the end, rename all of these files to the paths, or none.
+    """Yield unique temporary names with the paths; at the end, rename all of these files to the paths, or none.
 
     Readers find the old file or the new one at each path. After a failure the temporary files are removed, unless the
     process is killed.

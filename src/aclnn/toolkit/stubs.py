@@ -72,7 +72,7 @@ class Stub(Prototype):
 
 def error_text(name: str) -> str:
     """Return the error text of a stub."""
-    return f"{name}: expected a function that this toolkit implements, got one that it only names"
+    return f"{name}: expected a function that this toolkit implements, got one that it only declares"
 
 
 def not_implemented(functions: Iterable[str]) -> tuple[Stub, ...]:

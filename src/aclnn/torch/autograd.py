@@ -50,7 +50,7 @@ def register(name: str, backward: Callable[..., Any], setup: Callable[..., None]
     defaults = default_arguments(BY_NAME[name])
 
     def kernel(keyset: Any, *arguments: Any) -> Any:
-        run = direct[keyset.raw_repr()] or partial(_go_on, overload, keyset)
+        run = direct[keyset.raw_repr()] or partial(_redispatch, overload, keyset)
         reject_tangents(name, arguments)
         if not (_is_grad_enabled() and _any_requires_grad(*arguments)):
             return run(*arguments)
@@ -69,7 +69,7 @@ def _recorded(run: Callable[..., Any], *arguments: Any) -> Any:
         return run(*arguments)
 
 
-def _go_on(overload: Any, keyset: Any, *arguments: Any) -> Any:
+def _redispatch(overload: Any, keyset: Any, *arguments: Any) -> Any:
     with torch._C._AutoDispatchBelowAutograd():
         return overload.redispatch(keyset & _AFTER, *arguments)
 

@@ -359,7 +359,7 @@ class Notice:
         if self._depth == 1:
             self._begun = perf_counter()
             if self.wanted and sys.stderr is not None and sys.stderr.isatty():
-                self._timer = threading.Timer(max(0.0, _PATIENCE_S - self._spent), self._say)
+                self._timer = threading.Timer(max(0.0, _PATIENCE_S - self._spent), self._print_notice)
                 self._timer.daemon = True
                 self._timer.start()
 
@@ -372,7 +372,7 @@ class Notice:
             if self._timer is not None:
                 self._timer.cancel()
 
-    def _say(self) -> None:
+    def _print_notice(self) -> None:
         self.wanted = False
         where = cache.directory()
         kept = "not kept, since no directory can be written" if where is None else f"kept in {where}"

@@ -307,7 +307,7 @@ def library_operator(
         dtypes: data types of the kernels.
         products: products with a kernel.
         stream_type: C type of the second phase's last parameter.
-        empty: tensors beside the outputs that leave nothing to compute if empty.
+        empty: tensors with the outputs that leave nothing to compute if empty.
         inputs: inputs of the function; None for all tensors and scalars in the signature's order.
         attributes: attributes passed to the function.
         numbers: scalars whose values affect neither a check nor ``dtype``.

@@ -66,10 +66,10 @@ def _outputs(operator: Operator, folder: Path, case: Path) -> tuple[dict[str, st
     numbers = [int(file.stem.removeprefix("output_")) for file in found]
     if max(numbers, default=0) >= len(names):
         raise ValueError(f"{case}: expected at most {len(names)} outputs of {operator.name}, got {found[-1].name}")
-    told = case / "output_info.json"
+    info_file = case / "output_info.json"
     infos: list[Any] = []
-    with errors_of(told):
-        infos = _flat(json.loads(told.read_text(encoding="utf-8"))) if told.is_file() else infos
+    with errors_of(info_file):
+        infos = _flat(json.loads(info_file.read_text(encoding="utf-8"))) if info_file.is_file() else infos
         named = dict(zip(names, infos, strict=False))
         raw = Raw(
             {name: info["dtype"].removeprefix("torch.") for name, info in named.items()},

@@ -53,7 +53,7 @@ def make_case(
         operator: name or declaration.
         inputs: arrays by C or Python name.
         actual: outputs by name, a tuple of all of them (None if masked out), or the single array. Outputs that the
-            attributes disable are ignored, as are integer outputs beside others.
+            attributes disable are ignored, as are integer outputs with others.
         third: reference outputs in the same form, or None.
         attributes: values by C or Python name; layer_norm_backward's mask defaults to the outputs in ``actual``.
         name: name of the case.
@@ -70,10 +70,10 @@ def make_case(
     if "output_mask" in values and values["output_mask"] is None:
         values["output_mask"] = tuple(p.python_name in outputs for p in found.outputs)
     case = Case(found, given, values, outputs, outputs_of(found, third), name, dict(sources or {}))
-    spelt = found.by_name((key, key) for key in (*inputs, *(attributes or {})))
+    typed = found.by_name((key, key) for key in (*inputs, *(attributes or {})))
     if isinstance(actual, Mapping):
-        spelt |= found.by_name(((key, key) for key in actual if key), (Kind.OUTPUT,))
-    call = _validated(case, spelt, roles)
+        typed |= found.by_name(((key, key) for key in actual if key), (Kind.OUTPUT,))
+    call = _validated(case, typed, roles)
     left = {p.python_name for p in found.outputs if call[p.name] is not None and left_alone(call, p.name)}
     written = {name: array.dtype.name for name, array in case.actual.items() if name not in left}
     unverified = {name: dtype for name, dtype in written.items() if dtype not in FORMATS}
@@ -82,11 +82,11 @@ def make_case(
     return replace(case, actual=verified, third=third, call=call, unverified=unverified)
 
 
-def _validated(case: Case, spelt: Mapping[str, str], roles: tuple[str, str]) -> Call:
+def _validated(case: Case, typed: Mapping[str, str], roles: tuple[str, str]) -> Call:
     arguments: dict[str, Any] = {}
     names: dict[str, str] = {}
     for parameter in case.operator.parameters:
-        name = spelt.get(parameter.python_name, parameter.python_name)
+        name = typed.get(parameter.python_name, parameter.python_name)
         names[parameter.name] = name = f"{roles[0]} {name}" if parameter.kind is Kind.OUTPUT else name
         if parameter.is_tensor:
             array = (case.inputs if parameter.kind is Kind.INPUT else case.actual).get(parameter.python_name)
@@ -109,7 +109,7 @@ def _validated(case: Case, spelt: Mapping[str, str], roles: tuple[str, str]) -> 
     for name, array in (*case.actual.items(), *case.inputs.items()):
         wider = array.dtype.kind == "f" and array.dtype.isbuiltin == 1  # excludes ml_dtypes, whose kind may be "f" too
         if array.dtype.name not in FORMATS and (wider or (none and name in case.actual)):
-            word = f"{roles[0]} {name}" if name in case.actual else spelt.get(name, name)
+            word = f"{roles[0]} {name}" if name in case.actual else typed.get(name, name)
             text = f"expected {listing(FORMATS)}, which can be verified, got {array.dtype}"
             raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: {word}: {text}")
     for name, array in case.third.items():

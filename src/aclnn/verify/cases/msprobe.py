@@ -1,4 +1,4 @@
-"""Cases from msprobe's dumps: dump.json beside dump_tensor_data, in folders such as step0/rank0."""
+"""Cases from msprobe's dumps: dump.json with dump_tensor_data, in folders such as step0/rank0."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def cases(folder: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Ca
         shown = place.relative_to(folder).as_posix()
         for key, entry in entries.items():
             called = _called(key)
-            if called is None or called[0] not in map(_spelt, apis) or called[1] != direction:
+            if called is None or called[0] not in map(_normalized, apis) or called[1] != direction:
                 continue
             none = False
             name = key if shown == "." else f"{shown}/{key}"
@@ -92,7 +92,7 @@ def _files(item: Any) -> list[str]:
     return [file for part in parts for file in _files(part)]
 
 
-def _spelt(name: str) -> str:
+def _normalized(name: str) -> str:
     return name.lower().removeprefix("npu_").replace("_", "")
 
 
@@ -102,7 +102,7 @@ def _called(key: str) -> tuple[str, str, str] | None:
     for at in (-1, -2):
         if len(parts) >= 4 and parts[at] in _DIRECTIONS:
             forward = [*parts[:at], "forward", *parts[len(parts) + at + 1 :]]
-            return _spelt(parts[-3]), parts[at], ".".join(forward)
+            return _normalized(parts[-3]), parts[at], ".".join(forward)
     return None
 
 

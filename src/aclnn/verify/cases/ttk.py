@@ -1,4 +1,4 @@
-"""Cases from lists of TTK, CANN's ops test kit (``ttk aclnn``), with the files that ``--dump`` wrote beside the list.
+"""Cases from lists of TTK, CANN's ops test kit (``ttk aclnn``), with the files that ``--dump`` wrote next to the list.
 
 A list is a CSV whose cells are Python literals: testcase_name, api_name, tensor_view_shapes, tensor_dtypes,
 attributes, output_tensor_indexes …. The files are NAME_input_tensor_0.bin, NAME_output_0.bin and so on, where NAME is
@@ -60,7 +60,7 @@ def cases(
             yield request
     if not dumped:
         wanted = " or ".join(sorted(functions))
-        raise ValueError(f"{path}: expected a case of {wanted} with its output beside the list, as --dump writes it")
+        raise ValueError(f"{path}: expected a case of {wanted} with its output next to the list, as --dump writes it")
 
 
 def _request(
@@ -85,8 +85,8 @@ def _request(
     if not isinstance(attributes, dict):
         raise ValueError(f"attributes: expected a dictionary, got {attributes!r}")
     values: dict[str, Any] = operator.by_name(attributes.items())
-    told_dtypes: dict[str, str] = {}
-    told_shapes: dict[str, tuple[int, ...]] = {}
+    recorded_dtypes: dict[str, str] = {}
+    recorded_shapes: dict[str, tuple[int, ...]] = {}
     for parameter, place in places.items():
         if not 0 <= place < min(len(shapes), len(dtypes)) or shapes[place] is None:
             continue
@@ -95,9 +95,9 @@ def _request(
             if file is None:
                 raise ValueError(f"expected {prefix}_input_tensor_{place} for {parameter.python_name}, got none")
             values[parameter.python_name] = file
-        told_shapes[parameter.python_name] = tuple(shapes[place])
-        told_dtypes[parameter.python_name] = _SHORT.get(dtypes[place], dtypes[place])
-    raw = Raw(told_dtypes, told_shapes)
+        recorded_shapes[parameter.python_name] = tuple(shapes[place])
+        recorded_dtypes[parameter.python_name] = _SHORT.get(dtypes[place], dtypes[place])
+    raw = Raw(recorded_dtypes, recorded_shapes)
     values |= operator.by_name(common.items())
     return CaseRequest(operator.name, values, actual, {}, name, folder, raw=raw)
 

@@ -53,39 +53,39 @@ def diagnose(measured: Measured, progress: Progress | None = None) -> list[Cause
                 return True
         return False
 
-    def gross() -> Array:
-        found: Array = left & e.gross
+    def outliers() -> Array:
+        found: Array = left & e.outliers
         return found
 
     take(local.flushed(e))
     take(local.not_finite(e, left))
     take(local.edges(e, left))
-    take(sums.narrow_sums(e, gross()))
-    take(local.unwritten(e, measured, gross()))
-    if np.count_nonzero(gross()) <= max(FEW, e.a.size // 100):
-        take(local.flipped(e, gross()))
-    if gross().any() or left.any():
-        struck = gross() if gross().any() else left
+    take(sums.narrow_sums(e, outliers()))
+    take(local.unwritten(e, measured, outliers()))
+    if np.count_nonzero(outliers()) <= max(FEW, e.a.size // 100):
+        take(local.flipped(e, outliers()))
+    if outliers().any() or left.any():
+        struck = outliers() if outliers().any() else left
         take(_best(e, struck, left))
-    if gross().any():
-        take(local.beyond(e, gross()))
-        take(_narrow(e, gross()))
+    if outliers().any():
+        take(local.beyond(e, outliers()))
+        take(_narrow(e, outliers()))
 
         def explained(index: Array) -> Array:
             @quiet
             def known(begin: int, end: int) -> Array:
                 part = Evidence(measured.source, index[begin:end], certain=False)
-                return np.asarray(np.logical_or.reduce([~part.gross, *(one.explains(part) for one in findings)]))
+                return np.asarray(np.logical_or.reduce([~part.outliers, *(one.explains(part) for one in findings)]))
 
             return np.concatenate([np.empty(0, bool), *map_blocks(known, index.size, BLOCK_ELEMENTS)])
 
-        take(local.stale(e, measured, gross(), explained))
-    unknown = np.count_nonzero(gross()) > 0.1 * np.count_nonzero(e.gross)
+        take(local.stale(e, measured, outliers(), explained))
+    unknown = np.count_nonzero(outliers()) > 0.1 * np.count_nonzero(e.outliers)
     if left.any():
-        take(_cancelled(e, left & ~e.gross))
+        take(_cancelled(e, left & ~e.outliers))
     causes = _counted(measured, e, findings, progress)
     if unknown or np.count_nonzero(left) > 0.1 * np.count_nonzero(e.wrong):
-        struck = gross() if gross().any() else left
+        struck = outliers() if outliers().any() else left
         share = max(0.0, 1.0 - sum(cause.share for cause in causes))
         cause = Cause(
             "unknown",
@@ -94,7 +94,7 @@ def diagnose(measured: Measured, progress: Progress | None = None) -> list[Cause
             round(share * measured.wrong_count),
             share,
         )
-        causes = [cause, *causes] if gross().any() else [*causes, cause]
+        causes = [cause, *causes] if outliers().any() else [*causes, cause]
     return causes
 
 
@@ -156,10 +156,10 @@ def _all(e: Evidence, searched: Evidence, struck: Array) -> Iterator[Hypothesis]
 
 def _score(searched: Evidence, struck: Array, one: Hypothesis) -> float | None:
     """Return the mean distance from a hypothesis's prediction, in tolerances; None if elements refute it."""
-    fits, told = searched.fits(one), searched.distinguishable(one)
+    fits, decisive = searched.fits(one), searched.distinguishable(one)
     if one.exact:
         differing = searched.differing
-        if np.count_nonzero(told) < min(FEW, int(np.count_nonzero(differing))) or np.mean(fits) < 0.95:
+        if np.count_nonzero(decisive) < min(FEW, int(np.count_nonzero(differing))) or np.mean(fits) < 0.95:
             return None
         if np.count_nonzero(fits & differing) < ENOUGH * np.count_nonzero(differing):
             return None
@@ -167,9 +167,9 @@ def _score(searched: Evidence, struck: Array, one: Hypothesis) -> float | None:
     count = np.count_nonzero(struck)
     if count < 3 or np.count_nonzero(fits & struck) < ENOUGH * count:
         return None
-    if np.count_nonzero(fits & told & struck) < max(1, 0.4 * count):
+    if np.count_nonzero(fits & decisive & struck) < max(1, 0.4 * count):
         return None
-    if np.count_nonzero(fits & told) < ENOUGH * np.count_nonzero(told):
+    if np.count_nonzero(fits & decisive) < ENOUGH * np.count_nonzero(decisive):
         return None
     if np.count_nonzero(fits & ~struck) < ENOUGH * np.count_nonzero(~struck):
         return None
@@ -204,7 +204,7 @@ def _narrow(e: Evidence, struck: Array) -> Iterator[Finding]:
                 )
                 return
             level = 24.0 * 2.0**-kind.digits
-            if e.a.size < 256 or np.count_nonzero(e.gross) < 0.5 * e.a.size:
+            if e.a.size < 256 or np.count_nonzero(e.outliers) < 0.5 * e.a.size:
                 continue
         elif kind is not e.target:
             continue
@@ -257,7 +257,7 @@ def _cancelled(e: Evidence, struck: Array) -> Iterator[Finding]:
         name,
         text,
         "an error beyond 16 units of float32 at the size of the terms",
-        lambda e: e.wrong & ~e.gross,
+        lambda e: e.wrong & ~e.outliers,
         structural=False,
     )
 
@@ -275,10 +275,10 @@ def _directions(e: Evidence) -> Iterator[Finding]:
         "to nearest, ties toward zero": np.where(tie, short, e.g),
     }  # fmt: skip
     for direction, values in choices.items():
-        told = finite & (values != e.g)
-        right = np.count_nonzero(told & (e.a == values)) >= 0.98 * np.count_nonzero(told)
+        decisive = finite & (values != e.g)
+        right = np.count_nonzero(decisive & (e.a == values)) >= 0.98 * np.count_nonzero(decisive)
         if (
-            np.count_nonzero(told) >= FEW
+            np.count_nonzero(decisive) >= FEW
             and right
             and np.count_nonzero(finite & (e.a == values)) >= 0.98 * np.count_nonzero(finite)
         ):
@@ -343,21 +343,21 @@ def _counted(measured: Measured, e: Evidence, findings: list[Finding], progress:
 def facts(e: Evidence, struck: Array, measured: Measured) -> str:
     """Describe an unknown cause: location of the elements, their operands, and how they differ."""
     index = e.at[struck]
-    said = [f"{index.size} of {e.a.size} elements looked at"]
+    parts = [f"{index.size} of {e.a.size} elements looked at"]
     for name, values in e.operands.items():
         low, high = (float(q) for q in np.nanquantile(values[struck], (0.0, 1.0)))
         every_low, every_high = (float(q) for q in np.nanquantile(values, (0.0, 1.0)))
         within = "" if (low, high) == (every_low, every_high) else f" (of {every_low:.4g} to {every_high:.4g})"
-        said.append(f"{name} from {low:.4g} to {high:.4g}{within}")
+        parts.append(f"{name} from {low:.4g} to {high:.4g}{within}")
     if len(measured.shape) > 1:
         columns = measured.shape[-1]
         row, column = np.divmod(index, columns)
-        said.append(f"rows {row.min()} to {row.max()}, columns {column.min()} to {column.max()}")
-    said.append(f"indices {index.min()} to {index.max()}")
+        parts.append(f"rows {row.min()} to {row.max()}, columns {column.min()} to {column.max()}")
+    parts.append(f"indices {index.min()} to {index.max()}")
     with np.errstate(all="ignore"):
         ratios = (e.a / e.v)[struck]
     ratios = ratios[np.isfinite(ratios)]
     if ratios.size:
         low, middle, high = np.quantile(ratios, (0.1, 0.5, 0.9))
-        said.append(f"ratio to the exact result {middle:.4g} ({low:.4g} to {high:.4g} for 80 %)")
-    return "; ".join(said)
+        parts.append(f"ratio to the exact result {middle:.4g} ({low:.4g} to {high:.4g} for 80 %)")
+    return "; ".join(parts)

@@ -167,10 +167,10 @@ class Evidence:
         return noise
 
     @cached_property
-    def gross(self) -> Array:
+    def outliers(self) -> Array:
         """Wrong elements that rounding terms in float32 does not explain."""
-        gross: Array = self.error > self.noise
-        return gross
+        outliers: Array = self.error > self.noise
+        return outliers
 
     @cached_property
     def differing(self) -> Array:

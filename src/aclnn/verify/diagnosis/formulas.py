@@ -128,12 +128,12 @@ def _with_steps(formula: Callable[..., Any], arity: int, changed: tuple[tuple[st
     return _compiled(source)
 
 
-def _spelt(program: Program, name: str, names: dict[str, str]) -> str:
+def _expression(program: Program, name: str, names: dict[str, str]) -> str:
     """Return a readable description of a program's variable."""
     step = next((step for step in program.steps if step.result == name), None)
     if step is None:
         return names.get(name, name)
-    operands = [_spelt(program, operand, names) for operand in step.operands]
+    operands = [_expression(program, operand, names) for operand in step.operands]
     called = step.template.startswith(tuple(REDUCTIONS))
     return step.template.format(*(one if called or one.isidentifier() else f"({one})" for one in operands))
 
@@ -143,7 +143,7 @@ def _left_out(source: Source) -> Iterator[Hypothesis]:
     function, names = source.whole.function, source.whole.names
     arity = len(names) + len(function.numbers)
     program = trace(function.formula, arity)
-    said = {f"x{i}": name for i, name in enumerate(names)}
+    labels = {f"x{i}": name for i, name in enumerate(names)}
 
     def changed(text: str, *steps: tuple[str, str]) -> Hypothesis:
         def computed(f: Function, x: list[Array]) -> Array:
@@ -155,14 +155,14 @@ def _left_out(source: Source) -> Iterator[Hypothesis]:
     last = next((step for step in taken if step.result == program.results[function.result]), None)
     if last is not None and last.template == "{} * {}":
         for one, other in (last.operands, last.operands[::-1]):
-            if one in said:
-                yield changed(f"the result is not multiplied by {said[one]}", (last.result, other))
+            if one in labels:
+                yield changed(f"the result is not multiplied by {labels[one]}", (last.result, other))
     if source.whole.summed:
         return
     sums = [step for step in taken if step.template in REDUCTIONS.values()]
     for count in range(1, len(sums) + 1):
         for some in combinations(sums, count) if len(sums) <= 3 else ():
-            texts = [_spelt(program, step.result, said) for step in some]
+            texts = [_expression(program, step.result, labels) for step in some]
             # Not 0: the result of a logarithm or of a division by it could not be distinguished anywhere.
             yield changed(
                 f"{' and '.join(texts)} {'is' if count == 1 else 'are'} left out, as if 0",
@@ -342,11 +342,11 @@ def _cut(source: Source) -> Iterator[Hypothesis]:
                 exact=True,
                 structural=False,
             )
-        for said, which in _narrowed_groups(source):
+        for labels, which in _narrowed_groups(source):
             for how, narrow in (("rounded", rounded_to), ("cut", cut_to)):
                 yield Hypothesis(
                     "narrow-input",
-                    f"{said} {how} to {_label(kind)}",
+                    f"{labels} {how} to {_label(kind)}",
                     _of_function(
                         lambda f, x, k=kind, w=which, n=narrow: f.at_points(
                             [once_a_row(partial(n, k), one) if i in w else one for i, one in enumerate(x)]
@@ -367,10 +367,10 @@ def _narrowed_groups(source: Source) -> list[tuple[str, tuple[int, ...]]]:
     found = [("the inputs were", every)]
     statistics = tuple(i for i in every if re.search("mean|std|var", names[i]))
     if statistics:
-        said = ", ".join(names[i] for i in statistics)
-        found.append((f"the inputs but {said} were", tuple(i for i in every if i not in statistics)))
+        labels = ", ".join(names[i] for i in statistics)
+        found.append((f"the inputs but {labels} were", tuple(i for i in every if i not in statistics)))
         if len(statistics) > 1:
-            found.append((f"{said} were", statistics))
+            found.append((f"{labels} were", statistics))
     return [*found, *each]
 
 
@@ -408,11 +408,11 @@ def _fitted(source: Source, searched: Evidence, struck: Array) -> Iterator[Hypot
             text = f"as with {name} = {found[0]:.6g} instead of {float(number):.6g}"
             yield Hypothesis("wrong-attribute", text, _of_function(lambda f, x, v=found, n=numbered: n(f, x, v)))
     for name in source.whole.shared:
-        for cause, said, start, fault in _CHANGES if "std" in name else _CHANGES[:2]:
+        for cause, labels, start, fault in _CHANGES if "std" in name else _CHANGES[:2]:
             moved = partial(_moved, names.index(name), fault)
             found = _fit(searched, struck, moved, (start,))
             if found is not None:
-                text = f"as with {name} {said.format(found[0])}"
+                text = f"as with {name} {labels.format(found[0])}"
                 yield Hypothesis(cause, text, _of_function(lambda f, x, v=found, n=moved: n(f, x, v)))
     arity = len(names) + len(function.numbers)
     constants = [text for text in _constants(function.formula, arity) if float(text)]
@@ -433,8 +433,8 @@ def _fitted(source: Source, searched: Evidence, struck: Array) -> Iterator[Hypot
             ),
             None,
         )
-        said = " and ".join(f"{start:.8g} is {value:.6g}" for start, value in zip(starts, values, strict=True))
-        text = f"of the formula's constants {said}{'' if kind is None else f', as it is in {kind.name}'}"
+        labels = " and ".join(f"{start:.8g} is {value:.6g}" for start, value in zip(starts, values, strict=True))
+        text = f"of the formula's constants {labels}{'' if kind is None else f', as it is in {kind.name}'}"
         off = max(abs(value / start - 1.0) for start, value in zip(starts, values, strict=True))
         change = _of_function(lambda f, x, v=values, n=multiplied: n(f, x, v))
         yield Hypothesis("wrong-constant", text, change, structural=off > 2.0**-18)

@@ -106,7 +106,7 @@ def edges(e: Evidence, struck: Array) -> Iterator[Finding]:
         if points.size <= 4:
             at = ", ".join(f"{point:g}" for point in points)
             text = f"where branches of the formula meet (x = {at}) the other branch's result is taken"
-            yield Finding("edge", text, "wrong results beside those points", other_branch, structural=False)
+            yield Finding("edge", text, "wrong results next to those points", other_branch, structural=False)
 
 
 def _follows_x(e: Evidence, inside: Array) -> bool:

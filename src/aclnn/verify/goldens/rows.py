@@ -345,18 +345,18 @@ class Rows:
             with self._lock:  # cached_property has no lock since Python 3.12
                 whole = self.whole
             counted = isinstance(at, slice) and at.start == 0  # count only once, with the first block
-            counts = (whole.settled, whole.undecided) if counted else (0, 0)
+            counts = (whole.resolved, whole.undecided) if counted else (0, 0)
             return Golden(whole.value[at], whole.rounded[at], *counts)
         value, rounded = np.empty(count_of(at)), np.empty(count_of(at), self.target.dtype.numpy)
         if not self.columns:
             value[:] = np.nan
             return Golden(value, self.target.round(value))
-        settled = undecided = 0
+        resolved = undecided = 0
         for here, rows, pick in self._chunks(at, CACHED_ELEMENTS):
             found = self._enclosed(rows, pick)
             value[here], rounded[here] = found.value, found.rounded
-            settled, undecided = settled + found.settled, undecided + found.undecided
-        return Golden(value, rounded, settled, undecided)
+            resolved, undecided = resolved + found.resolved, undecided + found.undecided
+        return Golden(value, rounded, resolved, undecided)
 
     @quiet
     def _enclosed(self, rows: Array | slice, pick: Pick) -> Golden:
@@ -378,7 +378,7 @@ class Rows:
         counts = left.size, unsure.size - left.size
         for bits in BALL_BITS:
             if left.size:
-                left = self._settle(wide, pick, left, bits, (value, low, high))
+                left = self._resolve(wide, pick, left, bits, (value, low, high))
         points = np.concatenate([np.flatnonzero(~finite), unsure[crowded], left])
         if points.size:
             of_rows = np.unique(pick[0][points])
@@ -393,7 +393,7 @@ class Rows:
         unsure = unsure_of(0.5 * (low + high)[rows], low[rows], high[rows], self.target)
         return np.asarray(rows[unsure.mean(axis=1) > _MANY])
 
-    def _settle(
+    def _resolve(
         self, wide: list[Array], pick: tuple[Array, Array], left: Array, bits: int, ends: tuple[Array, Array, Array]
     ) -> Array:
         """Compute undecided elements' rows on balls of a precision; return the elements still undecided."""
@@ -419,7 +419,7 @@ class Rows:
         step = max(1, BLOCK_ELEMENTS // max(1, self.columns))
         value, rounded = np.empty(self.shape), np.empty(self.shape, self.target.dtype.numpy)
         views = [np.moveaxis(a.reshape(self._common), self._dims, range(-len(self._dims), 0)) for a in (value, rounded)]
-        settled = undecided = 0
+        resolved = undecided = 0
         for begin, found in zip(
             range(0, self.rows, step), map_blocks(self._block_of_rows, self.rows, step), strict=True
         ):
@@ -428,8 +428,8 @@ class Rows:
             at = np.unravel_index(rows, kept) if kept else ()
             for view, values in zip(views, (found.value, found.rounded), strict=True):
                 view[at] = values.reshape(view[at].shape)
-            settled, undecided = settled + found.settled, undecided + found.undecided
-        return Golden(value.reshape(-1), rounded.reshape(-1), settled, undecided)
+            resolved, undecided = resolved + found.resolved, undecided + found.undecided
+        return Golden(value.reshape(-1), rounded.reshape(-1), resolved, undecided)
 
     def _block_of_rows(self, begin: int, end: int) -> Golden:
         rows, parts = np.arange(begin, end), []

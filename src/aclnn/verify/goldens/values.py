@@ -45,7 +45,7 @@ class Golden:
     """float64 values within VALUE_BOUND_ULP of the exact results."""
     rounded: Array
     """Exact results rounded once to the output's type: an error of at most half an ULP."""
-    settled: int = 0
+    resolved: int = 0
     """Number of elements that float64 left undecided, and balls or rationals decided."""
     undecided: int = 0
     """Number of elements with float64 values without bounds, since deciding them takes too long."""
@@ -110,7 +110,7 @@ class Function:
         value = 0.5 * (lower + upper)
         finite = np.logical_and.reduce([np.isfinite(x) for x in wide])
         unsure = np.flatnonzero(finite & unsure_of(value, lower, upper, target))
-        settled = unsure.size
+        resolved = unsure.size
         for bits in BALL_BITS:
             if unsure.size:
                 lower[unsure], upper[unsure] = self._balls([x[unsure] for x in wide], bits)
@@ -118,7 +118,7 @@ class Function:
                 unsure = unsure[unsure_of(value[unsure], lower[unsure], upper[unsure], target)]
         points = np.concatenate([np.flatnonzero(~finite), unsure])
         value[points] = lower[points] = self.at_points([x[points] for x in wide])
-        return Golden(value, target.round(lower), settled)
+        return Golden(value, target.round(lower), resolved)
 
     def _balls(self, operands: Sequence[Array], bits: int) -> Array:
         """Return the ends of balls around the results, (2, n); NaN for a zero, whose sign balls lose."""
@@ -283,12 +283,12 @@ class Elementwise:
     def golden(self, at: Places) -> Golden:
         """Return the golden values of elements."""
         value = np.full(count_of(at), self._fill)
-        rounded, settled = value.astype(self.target.dtype.numpy), 0
+        rounded, resolved = value.astype(self.target.dtype.numpy), 0
         for here, function, operands, _ in self.pieces(at):
             found = function.golden([*operands.values()], self.target)
             value[here], rounded[here] = found.value, found.rounded
-            settled += found.settled
-        return Golden(value, rounded, settled)
+            resolved += found.resolved
+        return Golden(value, rounded, resolved)
 
 
 def count_of(at: Places) -> int:
@@ -449,7 +449,7 @@ def joined(blocks: Sequence[Golden], shape: Sequence[int], dtype: np.dtype[Any])
     """Concatenate the golden values of blocks."""
     value = np.concatenate([np.empty(0), *(block.value for block in blocks)])
     rounded = np.concatenate([np.empty(0, dtype), *(block.rounded for block in blocks)])
-    settled, undecided = (
-        sum(counts) for counts in zip((0, 0), *((b.settled, b.undecided) for b in blocks), strict=True)
+    resolved, undecided = (
+        sum(counts) for counts in zip((0, 0), *((b.resolved, b.undecided) for b in blocks), strict=True)
     )
-    return Golden(value.reshape(shape), rounded.reshape(shape), settled, undecided)
+    return Golden(value.reshape(shape), rounded.reshape(shape), resolved, undecided)

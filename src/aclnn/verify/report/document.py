@@ -194,7 +194,7 @@ def _golden(measured: Measured) -> Json:
         "arithmetic": "twice float64" if norm else "float64",
         "bound_ulp": 0.5 if bounded else None,
         "exact_bound_ulp": VALUE_BOUND_ULP if bounded else None,
-        "settled": measured.settled,
+        "settled": measured.resolved,
         "settled_by": "rationals" if norm else "python-flint",
         "undecided": measured.undecided,
     }

@@ -16,12 +16,14 @@ def brief(report: Json) -> str:
 
 def totals(report: Json) -> str:
     """Return the numbers of cases that passed, failed and remained undecided."""
-    count = {verdict: sum(case["verdict"] == verdict for case in report["cases"]) for verdict in _SAID}
-    said = ", ".join(f"{number} {_SAID[verdict]}" for verdict, number in count.items() if number or verdict == "pass")
+    count = {verdict: sum(case["verdict"] == verdict for case in report["cases"]) for verdict in _VERDICT_TEXTS}
+    said = ", ".join(
+        f"{number} {_VERDICT_TEXTS[verdict]}" for verdict, number in count.items() if number or verdict == "pass"
+    )
     return f"{len(report['cases'])} cases: {said}"
 
 
-_SAID = {"pass": "pass", "fail": "fail", "undecided": "undecided"}
+_VERDICT_TEXTS = {"pass": "pass", "fail": "fail", "undecided": "undecided"}
 
 
 def title(case: Json) -> str:

@@ -43,7 +43,7 @@ class Measured:
     shape: tuple[int, ...]
     tallies: dict[str, Tally]
     picture: Picture
-    settled: int
+    resolved: int
     """Number of elements whose golden value float64 left undecided."""
     undecided: int
     """Number of elements with a float64 golden value, since deciding it would take too long."""
@@ -155,15 +155,15 @@ class NormInputSource(Source):
         every = np.arange(at.start, at.stop) if isinstance(at, slice) else at
         columns = max(1, self._exact.columns)
         row = every // columns
-        value, rounded, settled = np.empty(every.size), np.empty(every.size, self.target.dtype.numpy), 0
+        value, rounded, resolved = np.empty(every.size), np.empty(every.size, self.target.dtype.numpy), 0
         rows = np.unique(row)
         for run in np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1) if rows.size else ():
             found = self._exact.block(int(run[0]), int(run[-1]) + 1, self.target)
             here = np.flatnonzero((row >= run[0]) & (row <= run[-1]))
             part = every[here] - run[0] * columns
             value[here], rounded[here] = found.value[part], found.rounded[part]
-            settled += found.settled
-        return Golden(value, rounded, settled)
+            resolved += found.resolved
+        return Golden(value, rounded, resolved)
 
 
 class NormSumSource(Source):
@@ -182,7 +182,7 @@ class NormSumSource(Source):
 class _Part:
     tallies: dict[str, Tally]
     picture: Picture
-    settled: int
+    resolved: int
     undecided: int = 0
     sums: tuple[Array, Array] | None = None
     wrong: tuple[int, int, Array] | None = None
@@ -249,7 +249,7 @@ def _measure(source: Source, standards: Sequence[Standard], begin: int, end: int
     picture.add(ulps, agree(block.a, block.g), failing, wrong, elements.x.astype(np.float64), begin)
     struck = (begin, end, np.packbits(wrong)) if wrong.any() else None
     kept = golden if source.size <= KEPT_ELEMENTS else None
-    return _Part(tallies, picture, golden.settled, golden.undecided, None, struck, kept)
+    return _Part(tallies, picture, golden.resolved, golden.undecided, None, struck, kept)
 
 
 def _reporting(blocks: Iterator[_Part], size: int, step: int, progress: Progress | None) -> Iterator[_Part]:
@@ -262,7 +262,7 @@ def _reporting(blocks: Iterator[_Part], size: int, step: int, progress: Progress
 def _whole(source: Source, standards: Sequence[Standard], parts: Iterator[_Part]) -> Measured:
     first = _measure(source, standards, 0, 0) if source.size == 0 else next(parts)
     measured = Measured(
-        source.name, source.target, source.shape, first.tallies, first.picture, first.settled,
+        source.name, source.target, source.shape, first.tallies, first.picture, first.resolved,
         first.undecided, source,
         [] if first.wrong is None else [first.wrong],
     )  # fmt: skip
@@ -274,7 +274,7 @@ def _whole(source: Source, standards: Sequence[Standard], parts: Iterator[_Part]
         for name, tally in part.tallies.items():
             measured.tallies[name].merge(tally)
         measured.picture.merge(part.picture)
-        measured.settled += part.settled
+        measured.resolved += part.resolved
         measured.undecided += part.undecided
     goldens = [golden for golden in kept if golden is not None]
     if goldens:
@@ -327,6 +327,6 @@ def _evaluate_norm(
             sums = NormSumSource(case, name, golden)
             blocks = map_blocks(partial(_measure, sums, standards), sums.size, BLOCK_ELEMENTS)
             measured = _whole(sums, standards, blocks)
-            measured.settled = golden.settled
+            measured.resolved = golden.resolved
             found.append(measured)
     return found

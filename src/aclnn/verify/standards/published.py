@@ -219,7 +219,7 @@ MSPROBE_DIGITS = {"float16": (2, 3), "bfloat16": (2, 3), "float32": (3, 4)}
 def _measure_single(block: Block) -> Tally:
     finite = np.isfinite(block.a) & np.isfinite(block.g)
     a, g = np.where(finite, block.a, 0.0), np.where(finite, block.g, 0.0)
-    # Not a @ g: BLAS would start its own threads beside those that measure blocks.
+    # Not a @ g: BLAS would start its own threads in addition to those that measure blocks.
     sums = {name: float(np.einsum("i,i", *pair)) for name, pair in (("aa", (a, a)), ("gg", (g, g)), ("ag", (a, g)))}
     for k in MSPROBE_DIGITS[block.target.name]:
         sums[f"beyond {k}"] = float(np.count_nonzero(block.relative > 10.0**-k))

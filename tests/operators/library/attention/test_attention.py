@@ -198,8 +198,8 @@ BREAKS: Mapping[str, Breaking] = {
     "slopes of packed sequences": lambda o, name: Break(_packed_with(o, {name: T(D.FLOAT, (B, N, Q, K))}), "slopes"),
     "slopes": lambda o, name: Break({name: None, "pseType": 2}, "slopes"),
     "allowed value": lambda o, name: Break({name: "TND"}, "same_as_input"),
-    "of 16 bits only": lambda o, name: Break({name: T(D.FLOAT, (N,))}, "none beside query of ACL_FLOAT"),
-    "all or none": lambda o, name: Break(_with_ropes(o, {name: None}), "a tensor beside", D.BF16),
+    "of 16 bits only": lambda o, name: Break({name: T(D.FLOAT, (N,))}, "none with query of ACL_FLOAT"),
+    "all or none": lambda o, name: Break(_with_ropes(o, {name: None}), "a tensor with", D.BF16),
     "of one data type": lambda o, name: Break(
         _with_ropes(o, {each: value._replace(dtype=D.FLOAT16) for each, value in _halves(o).items()})
         if name == "query"
@@ -214,11 +214,11 @@ BREAKS: Mapping[str, Breaking] = {
         _with_ropes(o, {name: 6, "prefixOptional": (1, 1)}), "another mode", D.BF16
     ),
     "masked": lambda o, name: Break(_with_ropes(o, {name: None}), "a mask", D.BF16),
-    "none beside rotary parts": lambda o, name: Break(
-        _with_ropes(o, {name: T(D.BF16 if name != "dropMaskOptional" else D.UINT8, (N,))}), "none beside", D.BF16
+    "none with rotary parts": lambda o, name: Break(
+        _with_ropes(o, {name: T(D.BF16 if name != "dropMaskOptional" else D.UINT8, (N,))}), "none with", D.BF16
     ),
-    "no dropout": lambda o, name: Break(_with_ropes(o, {name: 0.5}), "1 beside", D.BF16),
-    "shape of a rotary part": lambda o, name: Break(_with_ropes(o, {name: T(D.BF16, (5, N, 8))}), "8] (beside", D.BF16),
+    "no dropout": lambda o, name: Break(_with_ropes(o, {name: 0.5}), "1 with", D.BF16),
+    "shape of a rotary part": lambda o, name: Break(_with_ropes(o, {name: T(D.BF16, (5, N, 8))}), "8] (with", D.BF16),
     "shape of its gradient": lambda o, name: Break(_with_ropes(o, {name: T(D.BF16, (5, N, 8))}), "8] (as", D.BF16),
     "shape of the bias": lambda o, name: Break(
         {name: T(D.FLOAT, (7,))} | ({"pseType": 2} if "pseType" in _parameters(o) else {}), "shape ["
@@ -238,7 +238,7 @@ BREAKS: Mapping[str, Breaking] = {
 
 #: Answered with one code by the forward functions, with another by those of gradients.
 OF_ROPES = (
-    *("of one data type", "elements of a rotary part", "goes with rotary parts", "none beside rotary parts"),
+    *("of one data type", "elements of a rotary part", "goes with rotary parts", "none with rotary parts"),
     *("no dropout",),
 )
 TILING = (
@@ -379,7 +379,7 @@ def assert_as_pytorch(
 
 @pytest.mark.parametrize("version", ["", "_v2", "_v3", "_v4"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_gradients_are_those_of_pytorch(version: str, layout: str) -> None:
+def test_gradients_match_pytorch(version: str, layout: str) -> None:
     arrays = _arrays()
     assert_as_pytorch(both(*arrays, layout, version, scaleValue=0.3, sparseMode=0), arrays, 0.3, layout)
 
@@ -606,7 +606,7 @@ def test_packed_sequences_are_samples(pair: tuple[str, str], version: str, text:
 
 
 @pytest.mark.parametrize("version", ["_v3", "_v5"])
-def test_rotary_parts_lie_beside_heads(version: str) -> None:
+def test_rotary_parts_lie_with_heads(version: str) -> None:
     """Sequences of 3 and 4 queries and of 4 and 5 keys, in BF16, with a sink where a function has one."""
     random, ends = np.random.default_rng(15), {"actualSeqQLenOptional": (3, 7), "actualSeqKvLenOptional": (4, 9)}
     shapes = {"query": (7, N, 16), "queryRope": (7, N, 8), "key": (9, KV, 16), "keyRope": (9, KV, 8)}

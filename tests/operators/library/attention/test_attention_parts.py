@@ -217,7 +217,7 @@ def test_parts_whose_scores_are_all_masked_have_no_share() -> None:
 
 
 @pytest.mark.parametrize("update", [0, 1])
-def test_lse_out_is_given_where_it_is_written_before_anything_else_is_looked_at(update: int) -> None:
+def test_a_missing_lse_out_is_the_first_error(update: int) -> None:
     change = {"updateType": update, "lse": None} | ({"lseOut": None} if update else {})
     with pytest.raises(AclnnError, match=f"with updateType {update}") as caught:
         computed(PARTS, _parts([np.zeros(2, "f4")]) | change)

@@ -1,4 +1,4 @@
-"""Attention whose scores a mask of blocks chooses, beside PyTorch's over each query's keys in float64."""
+"""Attention whose scores a mask of blocks chooses, compared with PyTorch's over each query's keys in float64."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class TestBlockSparseAttention(LibraryTests):
     )
 
     def test_every_check_rejects(self, operator: Any, check: Any, title: str, name: str) -> None:
-        """The same check has other codes for other arguments."""
+        """The same check has different codes for different arguments."""
         codes, before = self.subject.codes, title.endswith(("data type", "as query", "allowed value")) and name in EARLY
         null = NO_KERNEL if name in NEEDED[operator.name] else NULL
         own = {title: INVALID} if before else {"present": null}

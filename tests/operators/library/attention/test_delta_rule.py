@@ -127,7 +127,7 @@ def _run(placed: Mapping[str, Placed], product: Product = Product.ATLAS_A2) -> N
 
 
 @pytest.mark.parametrize(("name", "wrong"), [("actualSeqLengths", 4), ("ssmStateIndices", 6), ("numAcceptedTokens", 3)])
-def test_indices_that_lead_outside_are_told(name: str, wrong: int) -> None:
+def test_indices_that_lead_outside_are_reported(name: str, wrong: int) -> None:
     placed = _placed()
     placed[name].view[-1] = wrong
     with pytest.raises(AclnnError, match=f"{name}: expected"):

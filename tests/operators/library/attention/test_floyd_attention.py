@@ -1,4 +1,4 @@
-"""Attention of pairs by paths, beside PyTorch's sums over all indices in float64, and its gradients."""
+"""Attention of pairs by paths, compared with PyTorch's sums over all indices in float64, and its gradients."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class TestFloydAttention(LibraryTests):
             **{
                 title: lambda o, name: Break(shape(_other(o, name), name), "shape [")
                 for title in (
-                    *("beside query", "shape is beside query", "shape is of rows and paths"),
+                    *("with query", "shape is with query", "shape is of rows and paths"),
                     "of rows and paths, or of scores",
                     "shape is eight for each query",
                     *(f"same shape as {of}" for of in ("query", "key1", "value1", "key2", "value2")),

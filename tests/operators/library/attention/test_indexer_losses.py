@@ -1,4 +1,4 @@
-"""Losses of indexers of keys, beside PyTorch's divergences of distributions and their gradients in float64."""
+"""Losses of indexers of keys, compared with PyTorch's divergences of distributions and their gradients in float64."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ BREAKS: Mapping[str, Breaking] = {
     "heads": lambda o, name: Break(shape((B, QUERIES, 4, 128), name), "8, 16, 32 or 64 heads"),
     "one head": lambda o, name: Break(shape((B, KEYS, 2, 128), name), "a head of 128"),
     "heads of attention": lambda o, name: Break(shape((B, QUERIES, 16, 128), name), "32, 64 or 128 heads"),
-    "both or none": lambda o, name: Break({name: None}, "beside the other one"),
+    "both or none": lambda o, name: Break({name: None}, "with the other one"),
     "some numbers for each query": lambda o, name: Break(shape((B, QUERIES, 1, 0), name), "[2, 3, 1, …]"),
     "shape is one for each head of query": lambda o, name: Break(
         _sink({name: T(D.FLOAT, (3,))}), "[32]", product=Product.ASCEND_950
@@ -166,7 +166,7 @@ BREAKS: Mapping[str, Breaking] = {
     **{
         title: lambda o, name: Break(shape(_shapes(o, name), name), "shape [")
         for title in (
-            *("shape is one for each head", "shape is heads for each key", "beside a head", "shape is a number"),
+            *("shape is one for each head", "shape is heads for each key", "with a head", "shape is a number"),
             *("shape is one for each head of attention", "shape is one for each query"),
             *(f"same shape as {of}" for of in ("queryIndex", "keyIndex", "weight", "weights")),
         )

@@ -200,7 +200,7 @@ BREAKS: Mapping[str, Breaking] = {
         {name: "TND" if name == "inputLayout" else 4},
         {"inputLayout": "'BSH'"}.get(name, " or "),
     ),
-    "data type of slopes": lambda o, name: Break({"pseType": 2}, "ACL_FLOAT beside"),
+    "data type of slopes": lambda o, name: Break({"pseType": 2}, "ACL_FLOAT with"),
     "slopes": lambda o, name: Break({name: None, "pseType": 2}, "expected slopes"),
     "distance": lambda o, name: Break(
         {name: (1 << 21,), "pseType": 2, "pseShiftOptional": T(D.FLOAT, (N,)), LENGTHS[1]: (Q,)}, "at most 1048576"
@@ -233,7 +233,7 @@ BREAKS: Mapping[str, Breaking] = {
     "known mode": lambda o, name: Break({name: 5}, "0 to 4"),
     "shape of the mask": lambda o, name: Break({name: T(D.BOOL, (B, N, Q, K))}, "shape ["),
     "shape of the bias": lambda o, name: Break({name: T(D.FLOAT16, (B, 1, Q, K))}, "shape ["),
-    "beside preTokens": lambda o, name: Break({"preTokens": 1, "nextTokens": -2}, "at least -1"),
+    "with preTokens": lambda o, name: Break({"preTokens": 1, "nextTokens": -2}, "at least -1"),
     "a number a head": lambda o, name: Break({name: T(D.FLOAT16, (KV,))}, "shape [4]"),
 }
 INVALID = ("no private format", "no private format each", "data type", "data type of query each")
@@ -476,7 +476,7 @@ def test_pages_hold_the_keys_of_a_table(whole_tokens: bool, queries: int) -> Non
     assert_close(found, given.expected(keys=[slice(length) for length in lengths]))
 
 
-def test_a_page_that_there_is_not_is_rejected() -> None:
+def test_a_nonexistent_page_is_rejected() -> None:
     pages, table = [np.zeros((2, 128, KV * E), np.float16)], np.array([[0], [2]], np.int32)
     lengths = {"actualSeqLengthsKvOptional": (1, 1), "blockSize": 128}
     with pytest.raises(AclnnError, match="key: expected numbers of its blocks from 0 to 1, got 2"):
@@ -558,7 +558,7 @@ def test_one_query_has_no_mode(dims: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("dims", [(B, N, Q, K), (1, N, Q, K), (1, N, Q + 2, K + 11)])
 @pytest.mark.parametrize("precise", range(4))
 def test_biases_may_mask_and_be_larger(dims: tuple[int, ...], precise: int) -> None:
-    """As llama.cpp masks; the second row as a whole."""
+    """llama.cpp masks in this way; the second row is masked completely."""
     given = Given(9)
     bias = np.where(given.random.random(dims) < 0.3, -np.inf, given.random.normal(size=dims)).astype(np.float16)
     bias[:, :, 1] = -np.inf
@@ -591,7 +591,7 @@ def _sunk(elements: int = 64, **change: Any) -> Arguments:
 
 
 def test_a_sink_takes_a_share_of_each_row() -> None:
-    """As a key would whose score is the head's number and whose value is 0."""
+    """A sink acts like a key with value 0 whose score is the head's number."""
     random = np.random.default_rng(16)
     q, k, v = (random.normal(size=(B, heads, of, 64)).astype(np.float16) for heads, of in ((N, Q), (KV, K), (KV, K)))
     sink, out = np.array([-1, 0, 2, 9], np.float16), np.empty_like(q)
@@ -613,9 +613,9 @@ def test_a_sink_takes_a_share_of_each_row() -> None:
 @pytest.mark.parametrize(
     ("text", "change"),
     [
-        ("beside heads of 16 elements", {"elements": 16}),
-        ("beside pseShiftOptional", {"pseShiftOptional": T(D.FLOAT16, (B, N, Q, K))}),
-        ("beside kvPaddingSizeOptional", {"kvPaddingSizeOptional": T(D.INT64, (1,))}),
+        ("with heads of 16 elements", {"elements": 16}),
+        ("with pseShiftOptional", {"pseShiftOptional": T(D.FLOAT16, (B, N, Q, K))}),
+        ("with kvPaddingSizeOptional", {"kvPaddingSizeOptional": T(D.INT64, (1,))}),
     ],
 )
 def test_sinks_that_are_rejected(text: str, change: Arguments) -> None:
@@ -645,8 +645,8 @@ ERRORS: Mapping[str, Arguments] = {
         actualSeqLengthsOptional=(1, 1),
     )
     | dict.fromkeys(("query", "attentionOut"), T(D.FLOAT16, (3, N, Q, E))),
-    "kvPaddingSizeOptional: expected none beside": _paged(kvPaddingSizeOptional=T(D.INT64, (1,))),
-    "keySharedPrefixOptional: expected none beside": _paged(**dict.fromkeys(PREFIXES, T(D.FLOAT16, (1, KV, 2, E)))),
+    "kvPaddingSizeOptional: expected none with": _paged(kvPaddingSizeOptional=T(D.INT64, (1,))),
+    "keySharedPrefixOptional: expected none with": _paged(**dict.fromkeys(PREFIXES, T(D.FLOAT16, (1, KV, 2, E)))),
     r"keySharedPrefixOptional: expected shape \[1, 2, 2, 16\]": _call(
         **_broken_prefix("") | {PREFIXES[0]: T(D.FLOAT16, (1, 4, 2, E))}
     ),
@@ -666,7 +666,7 @@ ERRORS: Mapping[str, Arguments] = {
 
 
 @pytest.mark.parametrize("text", ERRORS)
-def test_errors_say_why(text: str) -> None:
+def test_errors_state_reasons(text: str) -> None:
     with pytest.raises(AclnnError, match=text) as caught:
         prepare(BY_NAME[NAME], described(owned(NAME, ERRORS[text])), Product.ATLAS_A2)
     assert caught.value.code == ACLNN_ERR_INNER_TILING_ERROR
@@ -691,7 +691,7 @@ def test_one_query_of_the_latest_has_lengths_and_a_mode(mode: int) -> None:
 @pytest.mark.parametrize("kind", [2, 3])
 @pytest.mark.parametrize("starts", [(), (3,)])
 def test_slopes_of_the_latest_are_multiplied_with_distances(starts: tuple[int, ...], kind: int) -> None:
-    """As the example of aclnnFusedInferAttentionScoreV5 has them."""
+    """The example of aclnnFusedInferAttentionScoreV5 has such slopes."""
     given = Given(18, queries=K)
     slopes = np.array([0.5, 0.25, 0.125, 2], np.float32)
     far = np.abs(np.arange(K)[:, None] - np.arange(K) + (starts or (0,))[0] - 1)
@@ -741,11 +741,11 @@ def test_the_latest_takes_any_number_of_heads_and_of_elements() -> None:
     ("text", "call"),
     [
         (r"attenMaskOptional: expected shape \[1, 3, 5\]", _call(attenMaskOptional=T(D.BOOL, (Q, K)))),
-        (f"{SINK}: expected none beside an innerPrecise of 1", _sunk(innerPrecise=1)),
+        (f"{SINK}: expected none with an innerPrecise of 1", _sunk(innerPrecise=1)),
         (r"pseShiftOptional: expected shape \[4\]", _sloped(pseShiftOptional=T(D.FLOAT, (1,)))),
         ("pseShiftOptional: expected as many keys as queries", _sloped(actualSeqLengthsKvOptional=(K, 2))),
         (
-            f"pseShiftOptional: expected no slopes beside {PADDINGS[0]}",
+            f"pseShiftOptional: expected no slopes with {PADDINGS[0]}",
             _sloped(**{PADDINGS[0]: T(D.INT64, (1,))}),
         ),
         (
@@ -754,7 +754,7 @@ def test_the_latest_takes_any_number_of_heads_and_of_elements() -> None:
         ),
     ],
 )
-def test_what_the_latest_rejects(text: str, call: Arguments) -> None:
+def test_arguments_that_the_latest_version_rejects(text: str, call: Arguments) -> None:
     with pytest.raises(AclnnError, match=text) as caught:
         prepare(BY_NAME[V5], described(call), Product.ASCEND_950)
     assert caught.value.code == ACLNN_ERR_INNER_TILING_ERROR

@@ -1,4 +1,4 @@
-"""Keys that queries attend to, beside PyTorch's products and gradients in float64."""
+"""Keys that queries attend to, compared with PyTorch's products and gradients in float64."""
 
 from __future__ import annotations
 
@@ -281,7 +281,7 @@ def test_packed_sequences_and_pages_answer_as_samples_do() -> None:
             computed(FORWARD, plain | arrays | paged | change)
 
 
-def test_gradients_of_packed_sequences_are_those_of_samples() -> None:
+def test_gradients_of_packed_sequences_match_samples() -> None:
     random = np.random.default_rng(6)
     arrays = {name: value for name, value in _backward(D.FLOAT16).items() if isinstance(value, T)}
     arrays = {name: random.normal(size=each.shape).astype(each.dtype.numpy) for name, each in arrays.items()}
@@ -312,11 +312,11 @@ def test_fewer_keys_than_wanted_and_equal_scores() -> None:
     assert every["sparseIndicesOut"][0, :, 0, :3].tolist() == [[0, 1, -1], [0, 1, -1]]
 
 
-def test_what_ascend_950_takes() -> None:
+def test_requirements_of_ascend_950() -> None:
     call = _forward(D.FLOAT16)
     wide_weights = {"weights": T(D.FLOAT, (B, QUERIES, HEADS))}
     prepare(BY_NAME[FORWARD], described(call | wide_weights), Product.ATLAS_A2)
-    with pytest.raises(AclnnError, match="weights: expected data type ACL_FLOAT16 beside"):
+    with pytest.raises(AclnnError, match="weights: expected data type ACL_FLOAT16 with"):
         prepare(BY_NAME[FORWARD], described(call | wide_weights), Product.ASCEND_950)
     heads = {"query": T(D.FLOAT16, (B, QUERIES, 4, SIZE)), "weights": T(D.FLOAT16, (B, QUERIES, 4))}
     prepare(BY_NAME[FORWARD], described(call | heads), Product.ATLAS_A2)

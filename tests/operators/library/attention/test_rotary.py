@@ -341,12 +341,12 @@ class TestInterleaved(LibraryTests):
             "format that counts as ND": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ND"),
             "4 dimensions": lambda o, name: Break(shape((2, 5, 64), name), "4 dimensions"),
             "columns of a head": lambda o, name: Break(shape((2, 3, 5, 32), name), "64 columns"),
-            "beside x": lambda o, name: Break(shape((1, 1, 5, 64), name), "[2, 1, 5 or 1, 64]"),
+            "with x": lambda o, name: Break(shape((1, 1, 5, 64), name), "[2, 1, 5 or 1, 64]"),
             "same shape as cos": lambda o, name: Break(shape((2, 3, 5, 64), name), "[2, 1, 5, 64]"),
             "same shape as x": lambda o, name: Break(shape((2, 1, 5, 64), name), "[2, 3, 5, 64]"),
         },
         codes=dict.fromkeys(
-            ("4 dimensions", "columns of a head", "beside x", "same shape as cos", "same shape as x"),
+            ("4 dimensions", "columns of a head", "with x", "same shape as cos", "same shape as x"),
             ACLNN_ERR_INNER_TILING_ERROR,
         ),
     )
@@ -435,7 +435,7 @@ def test_heads_of_16_bits_are_multiples_of_32_elements() -> None:
 
 
 @pytest.mark.parametrize("angles", [(2, 3, 5, 64), (2, 1, 5, 1), (2, 1, 4, 64)])
-def test_interleaved_angles_are_those_of_one_head(angles: tuple[int, ...]) -> None:
+def test_interleaved_angles_match_one_head(angles: tuple[int, ...]) -> None:
     call = dict.fromkeys(("x", "out"), T(D.BF16, (2, 3, 5, 64))) | dict.fromkeys(("cos", "sin"), T(D.BF16, angles))
     with pytest.raises(AclnnError, match="cos: expected shape") as caught:
         prepare(BY_NAME[INTERLEAVED], described(call), Product.ATLAS_A2)

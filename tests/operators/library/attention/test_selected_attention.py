@@ -1,4 +1,4 @@
-"""Attention to selected blocks of keys, beside PyTorch's over each query's keys in float64, and its gradients."""
+"""Attention to selected blocks of keys, compared with PyTorch over each query's keys in float64, and its gradients."""
 
 from __future__ import annotations
 

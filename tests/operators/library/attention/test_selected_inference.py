@@ -1,4 +1,4 @@
-"""Attention of new tokens to selected blocks of keys in pages, beside PyTorch's over each token's keys in float64."""
+"""Attention of new tokens to selected blocks of keys in pages, compared with PyTorch over their keys in float64."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class TestSelectedInference(LibraryTests):
     )
 
     def test_every_check_rejects(self, operator: Any, check: Any, title: str, name: str) -> None:
-        """What only the kernel needs has another code where it is null."""
+        """A null argument that only the kernel needs has a different code."""
         null = NO_KERNEL if name in ("blockTableOptional", "actualKvSeqLenOptional") else NULL
         object.__setattr__(self.subject, "codes", {**EARLY, "present": null})
         super().test_every_check_rejects(operator, check, title, name)

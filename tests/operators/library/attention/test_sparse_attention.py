@@ -1,4 +1,4 @@
-"""Attention to chosen keys, beside PyTorch's over each query's keys in float64, and its gradients."""
+"""Attention to chosen keys, compared with PyTorch's over each query's keys in float64, and its gradients."""
 
 from __future__ import annotations
 
@@ -301,9 +301,9 @@ BREAKS: Mapping[str, Breaking] = {
     "heads": lambda o, name: Break(shape((B, QUERIES, 5, CALLS[o.name](D.FLOAT16)[name].shape[-1]), name), "8, 16"),
     "shape is that of key": lambda o, name: Break(shape((B, 4, 1, SIZE), name), "shape ["),
     "as key": lambda o, name: Break(shape((B, KEYS, 1, 513), name), "at most 512 elements"),
-    "all or none": lambda o, name: Break({name: None}, "beside those of rotary parts"),
-    "given with value": lambda o, name: Break({name: None}, "an object beside value"),
-    "beside a head": lambda o, name: Break(shape(_shape(o, name), name), "shape [2, "),
+    "all or none": lambda o, name: Break({name: None}, "with rotary parts"),
+    "given with value": lambda o, name: Break({name: None}, "an object with value"),
+    "with a head": lambda o, name: Break(shape(_shape(o, name), name), "shape [2, "),
     "some numbers for each query": lambda o, name: Break(shape((B, QUERIES, 1, 0), name), "[2, 3, 1, …]"),
     "shape is that of query": lambda o, name: Break(shape(_shape(o, name), name), "[2, 3, 4, 512]"),
     "shape is of elements": lambda o, name: Break(shape(_shape(o, name), name), "[2, 3, 4, 512]"),
@@ -485,7 +485,7 @@ def test_eight_bit_floats_of_ascend_950() -> None:
     keys, query = torch.cat((elements, rope), -1), torch.from_numpy(arrays["query"]).double()
     wanted = attention(query, keys, elements, BLOCKS, lengths=[LENGTHS[name] for name in LENGTHS])[0]
     np.testing.assert_allclose(found, wanted, 2e-3, 2e-3)
-    with pytest.raises(AclnnError, match="key: expected data type ACL_INT8 beside query"):
+    with pytest.raises(AclnnError, match="key: expected data type ACL_INT8 with query"):
         prepare(
             BY_NAME[QUANTIZED],
             described(others | CALLS[QUANTIZED](D.FLOAT16) | _eight("key", "value")),

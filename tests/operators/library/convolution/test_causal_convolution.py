@@ -1,4 +1,4 @@
-"""Convolutions of tokens with those before them, and their gradients beside PyTorch's."""
+"""Convolutions of tokens with those before them, and their gradients compared with PyTorch's."""
 
 from __future__ import annotations
 

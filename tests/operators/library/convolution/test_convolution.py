@@ -189,8 +189,8 @@ def test_convolutions_of_every_rank_with_their_gradients(rank: int, transposed: 
         np.testing.assert_allclose(out.view, result.numpy(), rtol=1e-5, atol=1e-5)
 
 
-def test_gradients_of_no_channels() -> None:
-    """They were an internal error."""
+def test_gradients_without_channels() -> None:
+    """Such gradients raised an internal error."""
     form = {"stride": (1,), "padding": (0,), "dilation": (1,), "transposed": False, "outputPadding": (0,), "groups": 1}
     x, w, dy = np.zeros((1, 0, 3), np.float32), np.zeros((2, 0, 2), np.float32), np.ones((1, 2, 2), np.float32)
     gradients = {"gradOutput": dy, "biasSizes": (2,), "outputMask": (True, True, True)}
@@ -199,8 +199,8 @@ def test_gradients_of_no_channels() -> None:
     assert _computed("convolution_backward", call | gradients | outputs)["gradBias"].tolist() == [2, 2]
 
 
-def test_a_line_of_no_elements_has_no_windows() -> None:
-    """It was rejected."""
+def test_an_empty_line_has_no_windows() -> None:
+    """Empty lines were rejected."""
     form = {"stride": (1,), "padding": (0,), "dilation": (1,), "transposed": False, "outputPadding": None, "groups": 1}
     x, w, y = (np.zeros(shape, np.float32) for shape in ((1, 2, 0), (3, 2, 1), (1, 3, 0)))
     _computed("convolution", form | {"input": x, "weight": w, "bias": None, "output": y, "cubeMathType": 0})

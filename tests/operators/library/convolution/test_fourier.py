@@ -113,7 +113,7 @@ class TestFourier(LibraryTests):
 @pytest.mark.parametrize("normalized", [True, False])
 @pytest.mark.parametrize("onesided", [True, False])
 @pytest.mark.parametrize("length", [7, 8])
-def test_parts_are_those_of_pytorch(length: int, onesided: bool, normalized: bool, windowed: bool) -> None:
+def test_parts_match_pytorch(length: int, onesided: bool, normalized: bool, windowed: bool) -> None:
     random = np.random.default_rng(0)
     x, window = (random.normal(size=size).astype(np.float32) for size in (50, length))
     wanted = torch.view_as_real(

@@ -399,7 +399,7 @@ def test_uniform_numbers_are_as_fine_as_their_type(d: Any, span: int) -> None:
 
 
 def test_a_uniform_number_of_float32_is_not_rounded_to_the_limit() -> None:
-    """Of 2^24 numbers from 1 to 2 the last half step was, in one of 2^25."""
+    """The last half step below the limit was rounded to it, for one of 2^25 numbers from 1 to 2."""
     limits = {"selfRef": np.zeros(1 << 24, np.float32), "low": 1.0, "high": 2.0, "seed": 3, "offset": 0}
     assert computed("inplace_uniform", limits)["selfRef"].max() < 2
 

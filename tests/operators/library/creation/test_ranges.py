@@ -107,7 +107,7 @@ def test_numbers_from_one_to_another_may_have_any_shape_of_as_many() -> None:
 
 @pytest.mark.parametrize("d", [np.int32, np.int64])
 def test_integers_are_counted_as_pytorch_counts_them(d: type[np.signedinteger[Any]]) -> None:
-    """Those of 64 bits without the fractions of their limits; in both types these decide no value."""
+    """64-bit integers ignore the fractions of limits; in both types no value depends on them."""
     for limits in ((0.1, -7.9, -4.0), (0.0, -8.000001, -4.0), (1.9, 7.2, 2.9), (-0.5, 3, 1)):
         wanted = torch.arange(*limits, dtype=getattr(torch, np.dtype(d).name)).tolist()
         out = Placed(np.zeros(len(wanted), d), "contiguous")

@@ -116,7 +116,7 @@ def test_lengths_beyond_the_blocks_are_rejected() -> None:
 
 
 def test_rows_may_be_columns() -> None:
-    """As in the document's example, whose tensors have a second dimension of 1."""
+    """The tensors of the document's example have a second dimension of 1."""
     ids = np.arange(8)[:, None]
     call = dict.fromkeys((*UPDATED, "blockTables"), ids) | {"sampledTokenIds": ids[:4]}
     found = computed(NAMES[0], call | {"numSeqs": 8, "numQueries": 4, "blockSize": 2})

@@ -74,7 +74,7 @@ def _cached(a: Mapping[str, Any]) -> Any:
 
 
 TILING = (
-    *("allowed value", "with a scale if quantized", "4 dimensions", "1 dimension", "heads", "beside keys"),
+    *("allowed value", "with a scale if quantized", "4 dimensions", "1 dimension", "heads", "with keys"),
     *("pairs to turn", "columns", "whole columns", "angles", "same shape as cos", "as many elements as places"),
     *("shape of a cache", "shape of a factor", "shape is of keys", "shape is of values"),
 )
@@ -122,7 +122,7 @@ class TestLatentCaches(LibraryTests):
             "same data type as kv": lambda o, name: Break({name: T(D.BF16, (B, 1, S, 128))}, "ACL_FLOAT16", D.FLOAT16),
             "with a scale if quantized": lambda o, name: Break(dtype(D.INT8, name), "without", D.FLOAT16),
             "allowed value": lambda o, name: Break({name: "PA_BLK"}, "'PA_NZ'"),
-            "beside keys": lambda o, name: Break({name: T(D.FLOAT16, (B, 1, 2, 128))}, "[2, 1, 3, columns]", D.FLOAT16),
+            "with keys": lambda o, name: Break({name: T(D.FLOAT16, (B, 1, 2, 128))}, "[2, 1, 3, columns]", D.FLOAT16),
             "shape of a factor": lambda o, name: Break({name: T(D.FLOAT, (7,))} | _unquantised(name), "[1, "),
             "4 dimensions": lambda o, name: Break(shape((B, S, VALUES + KEYS), name), "4 dimensions"),
             "1 dimension": lambda o, name: Break(shape((1, VALUES), name), "1 dimension"),
@@ -284,7 +284,7 @@ def test_integers_in_caches_of_samples_are_rejected_before_950() -> None:
 
 @pytest.mark.parametrize("mode", ["PA_BLK_BNSD", "PA_BLK_NZ"])
 def test_index_may_be_of_blocks(mode: str) -> None:
-    """Of 20 tokens in blocks of 16 the last four go into another block."""
+    """The last four of 20 tokens go into the second block of 16."""
     random, tokens = np.random.default_rng(1), 20
     given = {
         "kv": random.normal(size=(1, 1, tokens, VALUES + KEYS)).astype(np.float16),
@@ -310,7 +310,7 @@ def test_index_may_be_of_blocks(mode: str) -> None:
 
 @pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize("mode", ["Norm", "PA"])
-def test_values_may_be_apart(mode: str, heads: int) -> None:
+def test_values_may_be_separate(mode: str, heads: int) -> None:
     random = np.random.default_rng(2)
     call = _apart(D.FLOAT16, heads) | {"cacheModeOptional": mode, "epsilon": 1e-5}
     if mode == "PA":
@@ -340,7 +340,7 @@ def test_values_may_be_apart(mode: str, heads: int) -> None:
             np.testing.assert_allclose(got, wanted[sample, :, token], rtol=1e-3, atol=1e-3, err_msg=name)
 
 
-def test_values_apart_have_their_columns_and_are_not_looked_at_on_950() -> None:
+def test_separate_values_have_their_own_columns_and_are_unchecked_on_950() -> None:
     call = _apart(D.FLOAT16) | {"gamma": T(D.FLOAT16, (128,))}
     with pytest.raises(AclnnError, match=r"kv: expected columns \[192, 192, 64, 128\] of it, gamma, cos and vOptional"):
         prepare(BY_NAME[NAMES[1]], described(call), Product.ATLAS_A2)

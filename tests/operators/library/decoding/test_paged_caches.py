@@ -86,7 +86,7 @@ class TestPagedCaches(LibraryTests):
             "same data type as value": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16"),
             "allowed value": lambda o, name: Break({name: "Rope"}, "'None'" if "scatter" in name else "'PA_NZ'"),
             "null": lambda o, name: Break({name: T(D.INT32, (1,))}, "null"),
-            "types that go together": lambda o, name: Break(_columns(D.FLOAT16, D.INT8), "beside ACL_FLOAT16"),
+            "types that go together": lambda o, name: Break(_columns(D.FLOAT16, D.INT8), "with ACL_FLOAT16"),
             "3 to 4 dimensions": lambda o, name: Break(shape((TOKENS, 6), name), "3 to 4 dimensions"),
             "0, 3 or 4 dimensions": lambda o, name: Break(shape((TOKENS, 6), name), "0, 3 or 4 dimensions"),
             "3 dimensions": lambda o, name: Break(shape((TOKENS, 1, HEADS, 3), name), "3 dimensions"),
@@ -162,7 +162,7 @@ def test_950_takes_more_types(of: D) -> None:
     assert caught.value.code == ACLNN_ERR_PARAM_INVALID
 
 
-def test_nothing_is_looked_at_where_keys_and_values_are_empty() -> None:
+def test_empty_keys_and_values_skip_the_checks() -> None:
     call = _call(D.FLOAT16) | {"key": T(D.DOUBLE, (0,)), "valueCacheRef": T(D.BOOL, (0, 1)), "cacheModeOptional": "x"}
     prepare(BY_NAME[NAME], described(call), Product.ATLAS_A2).run()
 
@@ -281,7 +281,7 @@ QKV_TILING = {
         {name: T(D.INT8, (2, 8, 32, 32)), "vScaleOptional": None}
         if name == "kCache"
         else {name: T(D.FLOAT16, (2, 16, 32, 16))},
-        "without kScaleOptional" if name == "kCache" else "ACL_INT8 beside vScaleOptional",
+        "without kScaleOptional" if name == "kCache" else "ACL_INT8 with vScaleOptional",
         D.FLOAT16,
     ),
     "shape is numbers of heads of k": lambda o, name: Break(

@@ -71,7 +71,7 @@ class TestBarriers(LibraryTests):
 
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("product", [Product.ATLAS_A3, Product.ASCEND_950], ids=["A3", "950"])
-def test_what_comes_after_waits_for_every_rank(product: Product, name: str, fresh: None) -> None:
+def test_later_tasks_wait_for_every_rank(product: Product, name: str, fresh: None) -> None:
     waiting, both = Event(), Barrier(SIZE)
 
     def work(rank: Rank) -> None:

@@ -201,7 +201,7 @@ class TestDispatch(_ChecksOnly):
         default=(D.FLOAT16, D.BF16),
         breaks=COMMON
         | {
-            "beside its quantMode": lambda o, name: Break({"quantMode": 0}, "null with quantMode 0"),
+            "with its quantMode": lambda o, name: Break({"quantMode": 0}, "null with quantMode 0"),
             "stored for its quantMode": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_INT8"),
             "known length of tokens": lambda o, name: Break(shape((2, 7169), name), "a multiple of 32"),
             "a row for each token": lambda o, name: Break(shape((3, ON_ALL), "x"), "3 rows"),
@@ -450,7 +450,7 @@ def test_tokens_come_back_as_weighted_sums(world: World, many: None) -> None:
 
 
 def test_rows_lie_by_experts_ranks_and_tokens(many: None) -> None:
-    """Of every version what is documented of them, and what the published kernels tell combine."""
+    """For every version: the documented values, and those that the published kernels pass to combine."""
     for world in (World(4), World(1, ranks=8), World(2, shared=1, shared_ranks=2, ranks=4, **ON_A3)):
         ranks = world.there_and_back()
         for number, (_, sent, _) in enumerate(ranks):
@@ -486,7 +486,7 @@ MASKS = {
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize("world", [World(2), World(2, shared=1, shared_ranks=1, ranks=3, **ON_A3)], ids=["A2", "A3"])
-def test_what_does_not_count_stays_and_gives_zeros(world: World, mask: Any, many: None) -> None:
+def test_masked_tokens_are_not_sent_and_give_zeros(world: World, mask: Any, many: None) -> None:
     for given, _, got in world.there_and_back(lambda rank, given: {"mask": mask(given["expertIds"])}):
         np.testing.assert_array_equal(got["out"].astype(float), world.expected(given))
 
@@ -508,7 +508,7 @@ def test_experts_without_ranks_answer_at_once(world: World, many: None) -> None:
 
 
 @pytest.mark.parametrize("flat", [True, False], ids=["2 dimensions", "3 dimensions"])
-def test_what_a_shared_expert_said_elsewhere_is_added(flat: bool, many: None) -> None:
+def test_results_of_a_shared_expert_on_another_rank_are_added(flat: bool, many: None) -> None:
     world = World(2, **ON_A3)
     shape = (TOKENS, world.hidden) if flat else (2, TOKENS // 2, world.hidden)
 
@@ -595,7 +595,7 @@ def test_sums_with_a_residual_are_normed(version: int, many: None) -> None:
         np.testing.assert_allclose(got["yOut"].astype(float), total * rstd * given["gamma"].astype(float), rtol=2**-7)
 
 
-def test_experts_that_there_are_not_and_too_many_rows_are_told(many: None) -> None:
+def test_nonexistent_experts_and_excess_rows_are_reported(many: None) -> None:
     def of_experts(rank: int, given: Mapping[str, Array]) -> dict[str, Array]:
         return {"expertIds": np.full_like(given["expertIds"], 4)}
 
@@ -612,7 +612,7 @@ def test_experts_that_there_are_not_and_too_many_rows_are_told(many: None) -> No
         on_devices(of_ends)
 
 
-def test_ranks_are_those_of_the_group(many: None) -> None:
+def test_ranks_match_the_group(many: None) -> None:
     def work(rank: Rank) -> None:
         for change, expected in ({"epWorldSize": 4}, 2), ({"epRankId": 1 - rank.number}, rank.number):
             with pytest.raises(AclnnError, match=rf"{next(iter(change))}: expected {expected} \(that of groupEp\)"):

@@ -75,7 +75,7 @@ BREAKS: dict[str, Callable[[Any, str], Break]] = {
     "null": lambda o, name: Break({name: T(D.INT64, (16,))}, "null"),
     "no tensors": lambda o, name: Break({name: T(D.INT64, (16,))}, "null"),
     "a name": lambda o, name: Break({name: ""}, "a name"),
-    "all or none": lambda o, name: Break({name: None}, "a tensor beside"),
+    "all or none": lambda o, name: Break({name: None}, "a tensor with"),
     "as its flag says": lambda o, name: Break({"permuteOutFlag": False}, "null where permuteOutFlag is false"),
     "length of a name": lambda o, name: Break({name: "x" * 128}, "1 to 127 characters"),
     "numbers": lambda o, name: Break({name: ()}, "numbers"),

@@ -85,7 +85,7 @@ BREAKS: dict[str, Callable[[Any, str], Break]] = {
     "data type": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_"),
     "same data type as x1": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16"),
     "same data type as residual": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16"),
-    "type beside residual": lambda o, name: Break(dtype(D.BF16, name), "ACL_INT64 or ACL_UINT64"),
+    "type with residual": lambda o, name: Break(dtype(D.BF16, name), "ACL_INT64 or ACL_UINT64"),
     "allowed value": _value,
     "no private format": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT_ND"),
     "2 dimensions": lambda o, name: Break(shape((2, 2, 2), name), "2 dimensions"),
@@ -206,7 +206,7 @@ def test_rows_of_the_sum_are_normalised(
 
 @pytest.mark.usefixtures("a_group")
 @pytest.mark.parametrize("name", CALLS)
-def test_nothing_but_the_columns_of_x1_is_asked_of_empty_tensors(name: str) -> None:
+def test_only_the_columns_of_x1_are_checked_for_empty_tensors(name: str) -> None:
     empty = {key: T(D.FLOAT16, (2, 0, N)) for key in ("residual",)} | {"streamMode": 2, "group": "nobody"}
     call = described(CALLS[name](D.INT8 if name in QUANTIZED else D.FLOAT16) | empty)
     assert prepare(BY_NAME[name], call, Product.ATLAS_A2).prepared.plan is None

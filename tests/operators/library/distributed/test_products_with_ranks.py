@@ -139,7 +139,7 @@ BREAKS: dict[str, Callable[[Any, str], Break]] = {
         _given(name, D.DOUBLE) if name in SHAPES else dtype(D.DOUBLE, name), "ACL_FLOAT16"
     ),
     "same data type as x1": _of_another_type,
-    "type beside x1": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16"),
+    "type with x1": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16"),
     "type of what is added": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16"),
     "computed": lambda o, name: Break(dtype(D.FLOAT8_E5M2, "x1", "x2"), "supported here"),
     "allowed value": _other_value,
@@ -148,9 +148,9 @@ BREAKS: dict[str, Callable[[Any, str], Break]] = {
     "length of a name": lambda o, name: Break({name: ""}, "1 to 127 characters"),
     "null": lambda o, name: Break(_given(name, D.FLOAT16), "null"),
     "null or empty": lambda o, name: Break(_given(name, D.FLOAT), "null or an empty tensor"),
-    "scales": lambda o, name: Break(_given(name, D.FLOAT), "null beside ACL_FLOAT16"),
+    "scales": lambda o, name: Break(_given(name, D.FLOAT), "null with ACL_FLOAT16"),
     "scales of integers": lambda o, name: Break(
-        dtype(D.INT8, "x1", "x2", *(("gatherOut",) if o.name == SCALED[0] else ())), "factors beside ACL_INT8"
+        dtype(D.INT8, "x1", "x2", *(("gatherOut",) if o.name == SCALED[0] else ())), "factors with ACL_INT8"
     ),
     "not empty": lambda o, name: Break(shape((0, K if name == "x1" else N), name), "elements"),
     "no private format": lambda o, name: Break(
@@ -372,7 +372,7 @@ def test_integers_have_factors_of_rows_and_columns(fresh: None, kind: Any, with_
         ({"x1Scale": T(D.FLOAT, (M,))}, r"x1Scale: expected shape \[4, 1\]"),
         ({"x1Scale": T(D.INT64, (M, 1))}, r"x1Scale: expected data type ACL_FLOAT, got"),
         ({"output": T(D.FLOAT, (M // SIZE, N))}, "output: expected data type"),
-        ({"bias": T(D.FLOAT16, (N,))}, "bias: expected data type ACL_BF16 or ACL_FLOAT beside ACL_INT8"),
+        ({"bias": T(D.FLOAT16, (N,))}, "bias: expected data type ACL_BF16 or ACL_FLOAT with ACL_INT8"),
     ],
 )
 def test_scales_that_do_not_fit_integers(change: Arguments, expected: str) -> None:

@@ -107,7 +107,7 @@ BREAKS: dict[str, Callable[[Any, str], Break]] = {
     "data type": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_"),
     "same data type as x1": _of_another_type,
     "same data type as output": _of_another_type,
-    "type beside output": lambda o, name: Break(
+    "type with output": lambda o, name: Break(
         dtype(D.FLOAT if o.name == QUANTIZED[0] else D.INT64, name), "ACL_FLOAT16"
     ),
     "allowed value": _value,
@@ -131,7 +131,7 @@ BREAKS: dict[str, Callable[[Any, str], Break]] = {
     "factors of columns": _of_columns,
     "factors of the weight": lambda o, name: Break({GROUP_SIZE: 32}, f"[2, {N}]"),
     "both or none": lambda o, name: Break(
-        {other: T(D.FLOAT16, (N,)) for other in SENT if other != name}, "factors beside"
+        {other: T(D.FLOAT16, (N,)) for other in SENT if other != name}, "factors with"
     ),
     "contiguous or transposed": lambda o, name: Break(
         {name: Tensor(D.INT8, (K, N), (2 * N, 1))}
@@ -246,7 +246,7 @@ def test_rows_of_integers_are_scaled(fresh: None, name: str, kind: Any, batch: t
 @pytest.mark.parametrize("name", QUANTIZED[2:])
 @pytest.mark.parametrize("kind", HALVES, ids=str)
 def test_ranks_send_integers_of_eight_bits(fresh: None, kind: Any, name: str) -> None:
-    """Of such factors that most results are between the ends, and that some are not."""
+    """With these factors most results are within the range, and some are not."""
     first, second = np.full(N, 0.25, kind), np.full(N, 0.5, kind)
     first[0], second[1] = 2.0**-6, 2.0**-6
     given = [_integers(3, kind, rank) | {SENT[0]: first, SENT[1]: second} for rank in range(SIZE)]
@@ -317,7 +317,7 @@ def test_without_columns_what_is_added_remains(fresh: None) -> None:
     ("name", "change", "expected"),
     [
         (QUANTIZED[1], {"output": T(D.BF16, (M, N)), "x3Optional": None}, "dequantScale: expected ACL_BF16"),
-        (QUANTIZED[1], {SCALE: T(D.UINT64, (N,))}, "expected ACL_FLOAT for ACL_FLOAT16 beside pertokenScaleOptional"),
+        (QUANTIZED[1], {SCALE: T(D.UINT64, (N,))}, "expected ACL_FLOAT for ACL_FLOAT16 with pertokenScaleOptional"),
         (QUANTIZED[1], {ROWS: None}, "expected ACL_INT64 or ACL_UINT64 for ACL_FLOAT16, got ACL_FLOAT"),
         (QUANTIZED[2], {SENT[0]: T(D.FLOAT16, (N,)), SENT[1]: T(D.FLOAT16, (1, N))}, "expected 1 dimensions"),
         (WEIGHTED[0], {GROUP_SIZE: 64}, "multiple of 32 from 32 to 63"),

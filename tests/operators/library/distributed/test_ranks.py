@@ -144,7 +144,7 @@ def test_a_group_needs_a_communicator_of_this_device(fresh: None) -> None:
     on_devices(work)
 
 
-def test_two_ranks_of_one_device_are_told_from_none() -> None:
+def test_two_ranks_on_one_device_are_distinguished_from_none() -> None:
     assert cann.aclrtSetDevice(0) == 0
     buffer = ctypes.create_string_buffer(4108)
     assert cann.HcclGetRootInfo(ctypes.addressof(buffer)) == 0
@@ -165,7 +165,7 @@ def test_two_ranks_of_one_device_are_told_from_none() -> None:
         assert cann.HcclCommDestroy(comm) == 0
 
 
-def test_what_other_ranks_do_not_do_fails_the_stream(fresh: None) -> None:
+def test_missing_calls_of_other_ranks_fail_the_stream(fresh: None) -> None:
     def work(rank: Rank) -> None:
         source, targets = placed(rank)
         if rank.number:

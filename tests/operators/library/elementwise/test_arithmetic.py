@@ -188,7 +188,7 @@ def test_booleans_and_an_integer_scalar_are_added_as_integers() -> None:
 
 
 def test_integers_and_a_scalar_of_sixteen_bits_are_added_as_float32_on_ascend_950() -> None:
-    """As float16 they were infinite."""
+    """In float16 the sums were infinite."""
     call = {"self": np.array([100000], np.int32), "other": scalar(D.FLOAT16, 1), "alpha": scalar(D.INT64, 1)}
     found = computed("adds", call | {"out": np.zeros(1, np.float32)}, Product.ASCEND_950)
     assert found["out"].tolist() == [100001]
@@ -207,7 +207,7 @@ def test_a_scalar_takes_the_tensors_type_before_it_is_used() -> None:
 
 @pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16])
 def test_quotients_of_sixteen_bits_are_rounded_before_they_are_truncated(dtype: D) -> None:
-    """As CANN's division and PyTorch's give them: 2.9999 is 3."""
+    """CANN and PyTorch give the same: 2.9999 becomes 3."""
     values = np.random.default_rng(7).normal(size=(2, 4096)).astype(np.float32) * 100
     a, b = (Placed(each.astype(dtype.numpy), "contiguous") for each in values)
     b.view[:2048] = (a.view[:2048].astype(np.float32) / 3).astype(dtype.numpy)
@@ -268,7 +268,7 @@ def test_integers_hold_quotients_with_fractions_before_ascend_950_only(operator:
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("alpha", [scalar(D.INT64, 2**63 - 1), scalar(D.COMPLEX64, 1 + 2j)], ids=["large", "complex"])
-def test_a_factor_that_sixteen_bits_do_not_hold_is_no_warning(alpha: Scalar) -> None:
+def test_a_factor_out_of_the_16_bit_range_does_not_warn(alpha: Scalar) -> None:
     x = np.ones(2, np.float16)
     call = {"self": x, "other": scalar(D.INT64, 1), "alpha": alpha, "out": np.zeros(2, np.float32)}
     if alpha.dtype == D.COMPLEX64:

@@ -54,11 +54,11 @@ BREAKS: Mapping[str, Breaking] = {
     "broadcast shape of selfRef and src": lambda o, name: Break(shape((4, 2, 3), "src"), "shape [4, 2, 3]"),
     "0 to 1 dimensions": lambda o, name: Break(shape((1, 1), name), "0 to 1 dimensions"),
     "data types together": lambda o, name: (
-        Break({"dtype": D.INT4, **dtype(D.INT4, "out")}, "ACL_INT32 beside ACL_INT4", D.FLOAT)
+        Break({"dtype": D.INT4, **dtype(D.INT4, "out")}, "ACL_INT32 with ACL_INT4", D.FLOAT)
         if name == "self"
         else Break(
             {"dtype": D.INT32, **dtype(D.FLOAT4_E2M1, "self"), **dtype(D.INT32, "out")},
-            "floating data type beside ACL_FLOAT4_E2M1",
+            "floating data type with ACL_FLOAT4_E2M1",
             product=Product.ASCEND_950,
         )
     ),
@@ -68,7 +68,8 @@ BREAKS: Mapping[str, Breaking] = {
         "a contiguous tensor",
     ),
     "even last dimension": lambda o, name: Break(
-        {"dtype": D.INT4, "self": T(D.INT32, GRID), "out": T(D.INT4, GRID)}, "an even last dimension beside four bits"
+        {"dtype": D.INT4, "self": T(D.INT32, GRID), "out": T(D.INT4, GRID)},
+        "an even last dimension with four-bit types",
     ),
     "at least 2 dimensions": lambda o, name: Break(shape((3,), *tensors_of(o)), "at least 2"),
 }
@@ -153,7 +154,7 @@ def cast(given: Any, source: D, target: D, dims: tuple[int, ...], result: Any) -
 @pytest.mark.parametrize("of", MAGNITUDES)
 @pytest.mark.parametrize("source", [D.FLOAT, D.FLOAT16, D.BF16, D.FLOAT8_E5M2, D.FLOAT8_E4M3FN])
 def test_numbers_become_the_nearest_of_four_bits_by_way_of_bf16(source: D, of: D) -> None:
-    """As the examples of aclnnQuantMatmulWeightNz make their weights from FLOAT."""
+    """The examples of aclnnQuantMatmulWeightNz convert their weights from FLOAT in this way."""
     magnitudes = MAGNITUDES[of]
     middles = [(low + high) / 2 for low, high in itertools.pairwise(magnitudes)]
     some = [*magnitudes, *middles, *(each + step for each in middles for step in (1e-4, 0.05, -0.05)), 100]

@@ -213,7 +213,7 @@ class TestForeach(LibraryTests):
         empty=EMPTY,
         breaks=BREAKS
         | {
-            f"data type beside {first}": lambda o, name: Break({name: T(D.INT32, (1,))}, "ACL_FLOAT beside")
+            f"data type with {first}": lambda o, name: Break({name: T(D.INT32, (1,))}, "ACL_FLOAT with")
             for first in ("x", "x1")
         }
         | {
@@ -226,7 +226,7 @@ class TestForeach(LibraryTests):
         codes=dict.fromkeys(
             (
                 *("data type", "data type of each", "real number", "real number each"),
-                *("data type beside x", "data type beside x1", "data type of x1"),
+                *("data type with x", "data type with x1", "data type of x1"),
             ),
             INVALID,
         ),
@@ -241,8 +241,8 @@ class TestVersion2(LibraryTests):
         empty=EMPTY,
         breaks=BREAKS
         | {
-            "data type beside x": lambda o, name: Break({name: scalar(D.INT64, 1)}, "ACL_FLOAT or ACL_DOUBLE"),
-            "data type beside x1": lambda o, name: Break({name: scalar(D.INT64, 1)}, "ACL_FLOAT or ACL_DOUBLE"),
+            "data type with x": lambda o, name: Break({name: scalar(D.INT64, 1)}, "ACL_FLOAT or ACL_DOUBLE"),
+            "data type with x1": lambda o, name: Break({name: scalar(D.INT64, 1)}, "ACL_FLOAT or ACL_DOUBLE"),
             "number that the data type holds": lambda o, name: Break(
                 {name: scalar(D.DOUBLE, np.inf)}, "a number that ACL_FLOAT holds"
             ),
@@ -348,22 +348,22 @@ def test_the_norms_of_clipped_gradients_are_of_order_2() -> None:
     ],
 )
 def test_an_integer_beyond_the_tensors_type_wraps(name: str, number: int, expected: list[int]) -> None:
-    """It was an internal error."""
+    """Such an integer raised an internal error."""
     x = np.array([2, 3], np.int32)
     call = {"x": (x,), "scalar": scalar(D.INT64, number), "out": (x * 0,)}
     assert computed(f"foreach_{name}_scalar_v2", call)["out"].tolist() == expected
 
 
 @pytest.mark.parametrize(("order", "expected"), [(np.inf, 0), (-np.inf, np.inf), (2, 0), (1, 0)])
-def test_nothing_has_a_norm(order: float, expected: float) -> None:
+def test_empty_tensors_have_a_norm(order: float, expected: float) -> None:
     call = {"x": (np.zeros(0, np.float32),), "scalar": scalar(D.DOUBLE, order), "out": (np.ones(1, np.float32),)}
     assert computed("foreach_norm", call)["out"].tolist() == [expected]
 
 
 @pytest.mark.parametrize("version", ["", "_v2"])
 @pytest.mark.parametrize(("name", "taken"), [("add", True), ("mul", True), ("div", False), ("sub", False)])
-def test_ascend_950_takes_a_float_beside_float16(name: str, taken: bool, version: str) -> None:
-    """As CANN's source of each does; Atlas A2 takes none."""
+def test_ascend_950_takes_a_float_with_float16(name: str, taken: bool, version: str) -> None:
+    """CANN's sources accept it; Atlas A2 does not."""
     operator = BY_NAME[f"foreach_{name}_scalar{version}"]
     arrays = [Placed(np.ones(2, np.float16), "contiguous").tensor for _ in range(2)]
     number = scalar(D.FLOAT, 2) if version else Placed(np.full(1, 2, np.float32), "contiguous").tensor
@@ -372,7 +372,7 @@ def test_ascend_950_takes_a_float_beside_float16(name: str, taken: bool, version
         if expected:
             prepare(operator, call, product)
         else:
-            with pytest.raises(AclnnError, match="beside ACL_FLOAT16"):
+            with pytest.raises(AclnnError, match="with ACL_FLOAT16"):
                 prepare(operator, call, product)
 
 

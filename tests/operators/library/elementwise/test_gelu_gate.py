@@ -69,7 +69,7 @@ class TestGates(LibraryTests):
     )
 
 
-def test_what_equals_the_threshold_stays_and_rows_are_unlimited_on_the_newest() -> None:
+def test_elements_equal_to_the_threshold_stay_and_rows_are_unlimited_on_the_newest() -> None:
     x = np.array([0.5, 0.25, np.nan, -1.0, 2.0, 3.0, 4.0, 5.0], np.float32).repeat(200)[None].repeat(2, 0)
     given = {"input": x, "threshold": np.array([[0.5]], np.float32), "out": np.empty((2, 800), np.float32)}
     found = computed(RECTIFIED, given, Product.ASCEND_950)["out"]
@@ -111,7 +111,7 @@ class TestGeluQuant(LibraryTests):
             ),
             "data type": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_"),
             "data type of y": lambda o, name: Break({name: 36}, "2"),
-            "data type beside self": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT"),
+            "data type with self": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT"),
             "dimensions of a mode": lambda o, name: Break(shape((8,), name), "2 to 8"),
             "no dimension of 0": lambda o, name: Break(shape((0, 8), name), "no dimension of 0"),
             "one factor or a row": lambda o, name: Break(shape((3,), name), "[1] or [8]"),
@@ -123,7 +123,7 @@ class TestGeluQuant(LibraryTests):
     )
 
     def test_empty_tensors_are_nothing_to_do(self, operator: Operator) -> None:
-        """They are rejected."""
+        """Empty tensors are rejected."""
         call = described(changed(self.subject.valid(operator, D.FLOAT), {"self": {"shape": (0, 8)}}))
         with pytest.raises(AclnnError, match="self: expected no dimension of 0"):
             prepare(operator, call, Product.ASCEND_950)

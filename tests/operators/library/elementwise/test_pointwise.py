@@ -128,7 +128,7 @@ class TestPointwise(LibraryTests):
 
 
 @pytest.mark.parametrize("out", FLOATING)
-def test_what_is_interpolated_by_a_number_may_have_another_floating_type(out: D) -> None:
+def test_lerp_by_a_number_accepts_another_floating_type(out: D) -> None:
     call = {"self": np.ones(2, np.float16), "end": np.full(2, 2, np.float16), "weight": scalar(D.FLOAT, 0.5)}
     assert computed("lerps", call | {"out": np.zeros(2, out.numpy)})["out"].tolist() == [1.5, 1.5]
 

@@ -167,7 +167,7 @@ def test_integers_are_rounded_to_the_even_multiple_of_a_power_of_ten() -> None:
     assert not out.view.any()
 
 
-def test_the_angle_of_no_number_is_none_and_that_of_a_negative_zero_0() -> None:
+def test_the_angle_of_nan_is_nan_and_that_of_negative_zero_is_0() -> None:
     x, out = (
         Placed(np.array([np.nan, -0.0, -1], np.float32), "contiguous"),
         Placed(np.ones(3, np.float32), "contiguous"),

@@ -83,7 +83,7 @@ class TestExpertInstances(LibraryTests):
             "same shape as expertIds": lambda o, name: _on_a3(shape((3, 5), name), "[5, 3]"),
             "one for each place": lambda o, name: _on_a3(shape((3, 1), name), "[3] or [1, 3]"),
             "one for each token": lambda o, name: _on_a3(shape((4,), name), "[5]"),
-            "beside the others": lambda o, name: _on_a3({name: None}, "beside"),
+            "with the others": lambda o, name: _on_a3({name: None}, "with"),
         },
         numbers=numbers,
         code=ACLNN_ERR_INNER_TILING_ERROR,
@@ -129,7 +129,7 @@ def test_experts_of_little_weight_are_left_out(scales: D) -> None:
     assert found.tolist() == [[True, True, True], [True, False, True], [True, False, False]]
 
 
-def test_tables_that_lead_elsewhere_are_told() -> None:
+def test_tables_that_lead_elsewhere_are_reported() -> None:
     with pytest.raises(AclnnError, match="expertIds: expected experts from 0 to 3, got 4"):
         _balanced(expertIds=np.full((3, 3), 4, np.int32))
     with pytest.raises(

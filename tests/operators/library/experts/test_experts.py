@@ -134,7 +134,7 @@ BREAKS: Mapping[str, Breaking] = {
     "not padded": lambda o, name: Break({name: True}, "false", product=Product.ASCEND_950),
     "false": lambda o, name: Break({name: True}, "false"),
     "present": lambda o, name: Break({name: None}, "an object", product=Product.ASCEND_950),
-    "beside probsOptional": lambda o, name: Break({name: None}, "an object"),
+    "with probsOptional": lambda o, name: Break({name: None}, "an object"),
     "dimensions of tokens": lambda o, name: Break(shape((5,), name), "2 to 8"),
     "1 to 2 dimensions": lambda o, name: Break(shape((5, 2, 1), name), "1 to 2"),
     "a row for each token": lambda o, name: Break(shape((4, 2), name), "5 rows"),

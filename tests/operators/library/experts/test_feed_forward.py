@@ -161,10 +161,10 @@ class TestFeedForward(LibraryTests):
             "used here": lambda o, name: Break({name: T(D.FLOAT, (6,))}, "null"),
             "same data type as weight1": lambda o, name: Break(dtype(D.INT8, name), "ACL_FLOAT16"),
             "same data type as x": lambda o, name: Break({**INTEGERS, name: T(D.BF16, (6,))}, "ACL_FLOAT16"),
-            "data type beside x": lambda o, name: Break(
+            "data type with x": lambda o, name: Break(
                 dtype(D.BF16, *(("weight1", "weight2") if name == "weight1" else (name,))), "ACL_FLOAT16"
             ),
-            "data type beside y": lambda o, name: Break(
+            "data type with y": lambda o, name: Break(
                 {**QUANTIZED, name: T(D.BF16, QUANTIZED[name].shape)}, "ACL_UINT64"
             ),
             "for each expert or column": lambda o, name: Break({**QUANTIZED, name: T(D.FLOAT, (2,))}, "[1] or [6]"),

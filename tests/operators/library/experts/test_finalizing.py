@@ -98,7 +98,7 @@ BREAKS: Mapping[str, Breaking] = {
     "same data type as expandedX": lambda o, name: Break(
         {name: T(D.FLOAT16, TOKENS if name != "biasOptional" else (3, 4))}, "ACL_FLOAT"
     ),
-    "data type beside expandedX": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+    "data type with expandedX": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "not computed": lambda o, name: Break({name: (1, 2) if name in RANGES else T(D.FLOAT, TOKENS)}, "null"),
     "dimensions of rows": lambda o, name: Break(shape((10, 4, 1), name), "2 dimensions"),
     "a column for each expert": lambda o, name: Break(
@@ -145,7 +145,7 @@ class TestFinalizing(LibraryTests):
             **dict.fromkeys(
                 (
                     *("data types that go together", "data type", "format that counts as ND"),
-                    *("same data type as expandedX", "data type beside expandedX"),
+                    *("same data type as expandedX", "data type with expandedX"),
                 ),
                 INVALID,
             ),

@@ -68,7 +68,7 @@ class TestGatingGradient(LibraryTests):
     )
 
 
-def test_an_expert_that_there_is_not_is_told() -> None:
+def test_a_nonexistent_expert_is_reported() -> None:
     given = {"xNorm": np.full((1, 2), 0.5, np.float32), "gradY": np.ones((1, 1), np.float32)}
     call = {"expertIdx": np.array([[2]], np.int32), "out": np.zeros((1, 2), np.float32)}
     attributes = {"renorm": 0, "normType": 1, "routedScalingFactor": 1.0, "eps": EPS}

@@ -112,8 +112,8 @@ class TestGroupedGates(LibraryTests):
             "data type": lambda o, name: Break(
                 {**FOUR_BITS, name: T(D.DOUBLE, (2, 8))} if name == "bias" else dtype(D.DOUBLE, name), "ACL_"
             ),
-            "data type beside weight": lambda o, name: Break(
-                dtype(D.UINT64, name), "ACL_FLOAT, ACL_FLOAT16 or ACL_BF16 beside ACL_INT8"
+            "data type with weight": lambda o, name: Break(
+                dtype(D.UINT64, name), "ACL_FLOAT, ACL_FLOAT16 or ACL_BF16 with ACL_INT8"
             ),
             "no private format": lambda o, name: Break(
                 {**FOUR_BITS, name: T(FLOAT, (2, 8), Format.FORMAT_FRACTAL_NZ)}
@@ -207,7 +207,7 @@ class TestSecondVersion(LibraryTests):
                 if name == "x"
                 else _second_break(o, name, "whole bytes")
             ),
-            "four bits beside x": lambda o, name: Break({"x": T(D.INT4, (5, 4))}, "beside ACL_INT4"),
+            "four bits with x": lambda o, name: Break({"x": T(D.INT4, (5, 4))}, "with ACL_INT4"),
             "factors of groups": lambda o, name: Break(ROWS_OF_FOUR_BITS | {name: T(FLOAT, (2, 8))}, "[2] or [2, 4]"),
             "one tensor": lambda o, name: Break({name: (T(FLOAT, (2, 4)),) * 2}, "one tensor"),
             "no null among them": lambda o, name: Break({name: (None,)}, "an object"),
@@ -331,7 +331,7 @@ def test_ends_lie_within_rows() -> None:
 @pytest.mark.parametrize("words", [False, True])
 @pytest.mark.parametrize("name", [NAME, PLAIN])
 def test_weights_of_four_bits(name: str, words: bool, in_blocks: bool, parts: int | None) -> None:
-    """What is taken from x comes back with the bias that programs compute of the weights."""
+    """The bias that programs compute from the weights restores the offset subtracted from x."""
     random = np.random.default_rng(4)
     x, weight = random.integers(-128, 128, (6, 32), np.int8), random.integers(-8, 8, (2, 32, 128), np.int8)
     factors = np.exp2(random.integers(-6, -2, (2, parts or 1, 128))).astype(np.float32)

@@ -101,7 +101,7 @@ class TestGroupedRouting(LibraryTests):
     )
 
     def test_empty_tensors_are_nothing_to_do(self, operator: Operator) -> None:
-        """They are rejected."""
+        """Empty tensors are rejected."""
         call = described(changed(self.subject.valid(operator, INT8), {"x1": {"shape": (0, 16)}}))
         with pytest.raises(AclnnError, match="x1: expected no dimension of 0"):
             prepare(operator, call, Product.ATLAS_A2)
@@ -189,7 +189,7 @@ class TestFourBits(LibraryTests):
     )
 
     def test_empty_tensors_are_nothing_to_do(self, operator: Operator) -> None:
-        """They are rejected."""
+        """Empty tensors are rejected."""
         call = described(changed(self.subject.valid(operator, INT8), {"x1": {"shape": (0, 16)}}))
         with pytest.raises(AclnnError, match="x1: expected no dimension of 0"):
             prepare(operator, call, Product.ATLAS_A2)
@@ -197,7 +197,7 @@ class TestFourBits(LibraryTests):
 
 @pytest.mark.parametrize("words", [False, True])
 def test_a_bias_of_the_weights_brings_back_what_is_taken_from_rows(words: bool) -> None:
-    """It is 8 times the sums of the weights as scaled: the result is a product without it."""
+    """With a bias of 8 times the sums of the scaled weights, the result equals the product without offset."""
     random = np.random.default_rng(4)
     x, weight = random.integers(-128, 128, (5, 16), np.int8), random.integers(-8, 8, (2, 16, N), np.int8)
     exponents = random.integers(0, 4, (2, 2, N))

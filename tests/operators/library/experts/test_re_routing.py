@@ -103,7 +103,7 @@ def test_where_rows_are_or_were() -> None:
         _run(idxType=2)
 
 
-def test_counts_of_other_tokens_are_told() -> None:
+def test_counts_of_other_tokens_are_reported() -> None:
     with pytest.raises(AclnnError, match="expertTokenNumPerRank: expected counts that add up to 7, got 8"):
         _run(expertTokenNumPerRank=COUNTS + np.array([[0, 0, 0], [0, 0, 1]]))
 

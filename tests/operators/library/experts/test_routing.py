@@ -212,12 +212,12 @@ BREAKS: Mapping[str, Breaking] = {
         },
         "shape [1]",
     ),
-    "wanted with quantMode 1": lambda o, name: Break({name: None}, "an object with quantMode 1"),
-    "whole rows beside integers of 4 bits": lambda o, name: Break(
-        {"expandedXOut": T(D.INT4, (3, 1, 4)), name: 1, "expertCapacity": 1}, "0 beside expandedXOut of ACL_INT4"
+    "requested with quantMode 1": lambda o, name: Break({name: None}, "an object with quantMode 1"),
+    "whole rows with integers of 4 bits": lambda o, name: Break(
+        {"expandedXOut": T(D.INT4, (3, 1, 4)), name: 1, "expertCapacity": 1}, "0 with expandedXOut of ACL_INT4"
     ),
-    "dynamic beside integers of 4 bits": lambda o, name: Break(
-        {"expandedXOut": T(D.INT4, (7, 4)), name: 0}, "1 beside expandedXOut of ACL_INT4"
+    "dynamic with integers of 4 bits": lambda o, name: Break(
+        {"expandedXOut": T(D.INT4, (7, 4)), name: 0}, "1 with expandedXOut of ACL_INT4"
     ),
     "whole bytes": lambda o, name: Break(
         {"x": T(D.FLOAT, (5, 3)), name: T(D.INT4, (7, 3)), "scaleOptional": T(D.FLOAT, (1, 3))},
@@ -242,7 +242,7 @@ BREAKS: Mapping[str, Breaking] = {
         }.get(name, "0, 1 or 2"),
         product=Product.ASCEND_950 if name == "expertTokensNumFlag" else Product.ATLAS_A2,
     ),
-    "enough for what is wanted": lambda o, name: Break({name: 0}, "at least 1"),
+    "enough for the requested outputs": lambda o, name: Break({name: 0}, "at least 1"),
     "rows of an expert": lambda o, name: Break(
         {"dropPadMode": 1, name: 6} | ({RANGE: None} if o.name == INIT3 else {}), "from 1 to 5"
     ),
@@ -449,7 +449,7 @@ def test_integers_of_the_second_version() -> None:
     np.testing.assert_allclose(found[SCALES], [2 / 127, 2 / 127, 0, 6 / 127], 1e-6)
 
 
-def test_a_row_of_scales_for_each_expert_that_there_is() -> None:
+def test_each_expert_has_a_row_of_scales() -> None:
     with pytest.raises(AclnnError, match="expertIdx: expected numbers from 0 to 2, got 3"):
         _quantised_run(
             scaleOptional=np.ones((3, 2), np.float32),
@@ -463,7 +463,7 @@ def test_integers_of_four_bits_share_a_byte() -> None:
     room = Placed(np.full(8, 0x77, np.uint8), "contiguous")
     out = Tensor(D.INT4, (8, 2), address=room.tensor.address, owner=room.memory)
     found = _quantised_run(expandedXOut=out, scaleOptional=np.array([[-3, 4]], np.float32))
-    assert room.view[:3].tolist() == [0x7D, 0x7C, 0x7B]  # 7 beside -2.6, -3.9 and -4.6
+    assert room.view[:3].tolist() == [0x7D, 0x7C, 0x7B]  # 7 with -2.6, -3.9 and -4.6
     np.testing.assert_allclose(found[SCALES][:3], [8 / 7, 16 / 7, 32 / 7], 1e-6)
 
 

@@ -97,8 +97,8 @@ BREAKS: Mapping[str, Breaking] = {
     "as many rows as places": lambda o, name: Break(shape((9, 4), name), "10 rows"),
     "a multiple of topK": lambda o, name: Break({"topK": 3}, "a multiple of 3"),
     "shape is a row for each token": lambda o, name: Break(shape((5, 3), name), "[5, 4]"),
-    "given with scales": lambda o, name: Break({name: None}, "an object beside"),
-    "given with biases": lambda o, name: Break({name: None}, "an object beside"),
+    "given with scales": lambda o, name: Break({name: None}, "an object with"),
+    "given with biases": lambda o, name: Break({name: None}, "an object with"),
     "a weight for each place": lambda o, name: Break(shape((5, 3), name), "5 rows and 10 elements"),
     "shape is one for each place": lambda o, name: Break(shape((4, 2), name), "[5, 2]"),
     "shape is the rows of experts": lambda o, name: Break(shape((9, 4), name), "[10, 4]"),
@@ -145,7 +145,7 @@ def _float(*rows: Any) -> Array:
 ROWS = np.arange(1, 9, dtype=np.float32).reshape(4, 2)
 
 
-def test_the_documents_example_and_rows_that_there_are_not() -> None:
+def test_the_documents_example_and_nonexistent_rows() -> None:
     given = {"expandedRowIdx": np.array([2, 0, 1, 3], np.int32), "topK": 2, "out": np.zeros((2, 2), np.float32)}
     whole = {"gradExpandedX": _float([1, 1], [3, 3], [2, 2], [4, 4]), "dropPadMode": 0, "activeNum": 0}
     assert computed(INIT, given | whole)["out"].tolist() == [[3, 3], [7, 7]]
@@ -180,7 +180,7 @@ def _backed(**changes: Any) -> dict[str, Any]:
     return computed(FINAL, given | changes)
 
 
-def test_rows_of_no_place_are_zeros_and_weights_of_no_row_have_biases_alone() -> None:
+def test_rows_without_a_place_are_zeros_and_weights_without_rows_have_only_biases() -> None:
     found = _backed()
     assert found["gradExpandedXOut"].tolist() == [[0, 0], [10, 20], [3000, 4000], [1, 2]]
     assert found["gradScalesOut"].tolist() == [[23, 11], [0, 39]]

@@ -31,7 +31,7 @@ PADDED_TOKENS = np.array([0, 2, 1, 2, 0, 1, 3, 4])
 
 
 def _probs(d: D) -> D:
-    """Weights may be float32 beside bfloat16."""
+    """Weights may be float32 with bfloat16."""
     return D.FLOAT if d == D.BF16 else d
 
 
@@ -171,10 +171,10 @@ BREAKS: Mapping[str, Breaking] = {
     **dict.fromkeys([f"same data type as {name}" for name in (*TYPED, "permutedProbsOutputGradOptional")], _other_type),
     "given": lambda o, name: Break({name: None}, "an object"),
     "data type": lambda o, name: Break(dtype(D.INT16, name), "ACL_"),
-    "data type beside tokens": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT"),
-    "data type beside permutedTokensOutputGrad": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT"),
-    "data type beside permutedTokens": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT"),
-    "data type beside unpermutedTokensGrad": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT"),
+    "data type with tokens": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT"),
+    "data type with permutedTokensOutputGrad": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT"),
+    "data type with permutedTokens": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT"),
+    "data type with unpermutedTokensGrad": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT"),
     "2 dimensions": lambda o, name: Break(shape((TOKENS,), name), "2 dimensions"),
     "no more than the map has": lambda o, name: Break({name: -1}, "from 0 to 20"),
     "few enough to sort": lambda o, name: Break(
@@ -318,7 +318,7 @@ def test_without_weights_rows_are_added_up() -> None:
     assert not gradients["permutedTokensGradOut"][9].any()
 
 
-def test_what_goes_with_weights_is_required() -> None:
+def test_arguments_required_with_weights() -> None:
     with pytest.raises(AclnnError, match="routingMapOptional: expected an object, got null") as caught:
         _run(UNPERMUTE, routingMapOptional=None)
     assert caught.value.code == NULL

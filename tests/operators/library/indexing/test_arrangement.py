@@ -254,7 +254,7 @@ class TestArrangement(LibraryTests):
 
 
 @pytest.mark.parametrize(("counts", "message"), [((2, -1, 2), "at least 0, got -1"), ((2, 0, 2), "a sum of 3")])
-def test_counts_that_do_not_fit_are_told_before_anything_is_written(counts: tuple[int, ...], message: str) -> None:
+def test_counts_that_do_not_fit_are_reported_before_anything_is_written(counts: tuple[int, ...], message: str) -> None:
     x, repeats = Placed(np.ones((2, 3), np.float32), "contiguous"), Placed(np.array(counts), "contiguous")
     out = Placed(np.zeros((2, 3), np.float32), "contiguous")
     call = {"self": x.tensor, "repeats": repeats.tensor, "dim": 1, "outputSize": 3, "out": out.tensor}
@@ -265,7 +265,7 @@ def test_counts_that_do_not_fit_are_told_before_anything_is_written(counts: tupl
 
 @pytest.mark.parametrize("dim", [0, 1, 2])
 def test_gradients_of_slices_are_added(dim: int) -> None:
-    """Those of more than two dimensions ended in an error of the task."""
+    """Gradients of more than two dimensions failed the task."""
     shape = [2, 3, 4]
     repeats = [2, 0, 1, 3][: shape[dim]]
     gradient = np.random.default_rng(7).normal(size=[*shape[:dim], sum(repeats), *shape[dim + 1 :]]).astype(np.float32)
@@ -283,7 +283,7 @@ def test_gradients_of_slices_are_added(dim: int) -> None:
 @pytest.mark.parametrize("padding", [(-1, 1, -2, 1), (-4, 5, 0, 0), (3, -5, 0, 2), (1, -1, -1, 1)])
 @pytest.mark.parametrize("kind", ["reflection", "replication"])
 def test_negative_margins_cut(kind: str, padding: tuple[int, ...]) -> None:
-    """They were rejected, but neither PyTorch nor CANN rejects them."""
+    """Negative margins were rejected, but neither PyTorch nor CANN rejects them."""
     if kind == "reflection" and max(padding) > 3:
         padding = (-4, 3, 0, 0)
     name = f"{kind}_pad2d"
@@ -304,7 +304,7 @@ def test_matrices_of_a_diagonal() -> None:
 
 
 def test_circular_margins_on_ascend_950() -> None:
-    """They had no kernel there; the newest edition of the document has one."""
+    """There was no kernel on Ascend 950; the newest edition of the document lists one."""
     x, gradient = np.arange(1, 5, dtype=np.float32).reshape(1, 1, 2, 2), np.arange(16, dtype=np.float32)
     padded = {"self": x, "padding": (1, 1, 1, 1), "out": np.zeros((1, 1, 4, 4), np.float32)}
     wanted = [[4, 3, 4, 3], [2, 1, 2, 1], [4, 3, 4, 3], [2, 1, 2, 1]]
@@ -316,7 +316,7 @@ def test_circular_margins_on_ascend_950() -> None:
 
 @pytest.mark.parametrize(("pad", "left"), [((-5, 3), 2), ((3, -5), 2), ((-4, 3), 3), ((-2, -3), 0)])
 def test_margins_cut_no_more_than_there_is(pad: tuple[int, int], left: int) -> None:
-    """As in PyTorch; the result had another size than out."""
+    """PyTorch rejects these margins too; the result and out had different sizes."""
     tensors = {"self": Tensor(D.FLOAT, (4,)), "out": Tensor(D.FLOAT, (left,))}
     call = tensors | {"pad": pad, "value": scalar(D.FLOAT, 1)}
     if pad[0] == -4:

@@ -171,7 +171,7 @@ BREAKS: Mapping[str, Breaking] = {
         product=Product.ASCEND_950,
     ),
     "converts to self's data type": lambda o, name: Break({name: scalar(1, D.FLOAT)}, "ACL_INT32", D.INT32),
-    "fast": lambda o, name: Break({"dim": 1, "source": T(D.FLOAT, (2, 3)), name: 0}, "another beside ACL_FLOAT"),
+    "fast": lambda o, name: Break({"dim": 1, "source": T(D.FLOAT, (2, 3)), name: 0}, "another with ACL_FLOAT"),
     "dimension of selfRef": lambda o, name: Break({name: 2}, "from -2 to 1"),
 }
 
@@ -196,7 +196,7 @@ class TestIndexing(LibraryTests):
 
 
 @pytest.mark.parametrize("name", ["index", "index_put_impl"])
-def test_an_index_beyond_the_tensor_is_told_with_the_functions_name(name: str) -> None:
+def test_an_index_out_of_range_is_reported_with_the_functions_name(name: str) -> None:
     """Phase one does not read indices, and of a thousand queued tasks it matters which failed."""
     function = next(each.function for each in indexing.OPERATORS if each.name == name)
     with pytest.raises(AclnnError, match=rf"^{function}: index 1000 is out of bounds"):
@@ -219,7 +219,7 @@ def test_an_index_beyond_the_tensor_is_told_with_the_functions_name(name: str) -
     ],
 )
 def test_an_index_does_not_count_from_the_end(name: str, index: int) -> None:
-    """As in PyTorch; -1 was the last."""
+    """PyTorch rejects negative indices too; -1 selected the last element."""
     function = next(each.function for each in indexing.OPERATORS if each.name == name)
     with pytest.raises(AclnnError, match=rf"^{function}: index: expected indices from 0 to [12], got {index}"):
         TestIndexing.subject.run_with_index(name, index)
@@ -259,7 +259,7 @@ def test_a_number_has_one_row() -> None:
 
 
 @pytest.mark.parametrize("accumulate", [False, True])
-def test_values_that_a_mask_does_not_take_are_told(accumulate: bool) -> None:
+def test_values_that_a_mask_does_not_take_are_reported(accumulate: bool) -> None:
     """Phase one does not know how many it takes."""
     call = {"selfRef": np.zeros(3, np.float32), "indices": (np.array([True, False, True]),)}
     call |= {"values": np.ones(3, np.float32), "accumulate": accumulate, "unsafe": False}
@@ -283,8 +283,8 @@ def test_a_source_of_other_dimensions_is_rejected() -> None:
 
 @pytest.mark.parametrize("accumulate", [False, True])
 @pytest.mark.parametrize("d", [D.FLOAT, D.INT64])
-def test_an_index_that_selects_nothing_writes_nothing(d: D, accumulate: bool) -> None:
-    """It stood for the whole dimension, as one that torch_npu gives where there is none does."""
+def test_an_empty_selection_writes_nothing(d: D, accumulate: bool) -> None:
+    """An empty index selected the whole dimension, like the index that torch_npu passes for none."""
     elements = np.arange(12).reshape(3, 4).astype(d.numpy)
     placed, values, nothing = (Placed(x, "contiguous") for x in (elements, elements[:1], np.zeros(0, np.int64)))
     arguments = {"selfRef": placed.tensor, "values": values.tensor, "accumulate": accumulate, "unsafe": False}
@@ -293,7 +293,7 @@ def test_an_index_that_selects_nothing_writes_nothing(d: D, accumulate: bool) ->
 
 
 def test_an_empty_index_may_have_any_data_type() -> None:
-    """As PyTorch's; CANN looks at the type of one that is not empty."""
+    """PyTorch accepts any type of empty index; CANN checks the type of other indices."""
     x, out = (Placed(each, "contiguous") for each in (np.arange(5.0, dtype=np.float32), np.zeros(5, np.float32)))
     index, nothing = Tensor(D.UINT8, (2, 0)), Tensor(D.FLOAT, (0,))
     gathered = {"self": x.tensor, "dim": 0, "index": Tensor(D.UINT8, (0,)), "out": nothing}
@@ -336,7 +336,7 @@ def test_a_scatter_without_a_reduction_replaces() -> None:
 
 
 def test_rows_are_chosen_from_the_end_by_the_example_of_gather_v2() -> None:
-    """The task failed at -2, which CANN's example of aclnnGatherV2 has beside -1, 0 and 1."""
+    """The task failed at -2, which CANN's example of aclnnGatherV2 has with -1, 0 and 1."""
     values, index = np.arange(4, dtype=np.float32).reshape(2, 2), np.array([[-2, -1], [0, 1]])
     found = computed("gather_v2", {"self": values, "dim": 0, "index": index, "out": np.zeros((2, 2, 2), np.float32)})
     assert found["out"].tolist() == [[[0, 1], [2, 3]]] * 2
@@ -365,7 +365,7 @@ def test_sums_of_places_that_meet() -> None:
 @pytest.mark.parametrize("reduce", [3, 4])
 @pytest.mark.parametrize("name", ["scatter", "inplace_scatter"])
 def test_the_greater_or_the_smaller_is_scattered(name: str, reduce: int) -> None:
-    """Rejected, though CANN's host test has them."""
+    """Both were rejected, though CANN's host test uses them."""
     values, index = np.array([[1, 5, 3], [4, 2, 6]], np.float32), np.array([[0, 0, 2], [1, 1, 1]])
     source = np.array([[7, -1, 2], [3, 9, 0]], np.float32)
     call: dict[str, Any] = {"dim": 1, "index": index, "src": source, "reduce": reduce}
@@ -438,7 +438,7 @@ def test_an_empty_tensor_is_filled_at_any_index() -> None:
 
 
 def test_indices_outside_are_not_filled() -> None:
-    """Those of a tensor, which phase one does not read; from the end they count, as PyTorch's."""
+    """Phase one does not read the indices of a tensor; negative ones count from the end, as in PyTorch."""
     x, index = np.zeros((2, 3), np.int32), np.array([-1, 3, -4, 0])
     call = {"self": x, "dim": 1, "index": index, "value": scalar(7, D.FLOAT), "out": x + 1}
     assert computed("index_fill", call)["out"].tolist() == [[7, 0, 7]] * 2

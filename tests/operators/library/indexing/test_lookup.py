@@ -151,7 +151,7 @@ class TestLookup(LibraryTests):
 
 
 @pytest.mark.parametrize("index", [-1, 2])
-def test_an_index_that_no_row_has_is_told(index: int) -> None:
+def test_an_index_without_a_row_is_reported(index: int) -> None:
     for name, table in (("embedding", "weight"), ("embedding_renorm", "selfRef")):
         text = rf"^{BY_NAME[name].function}: indices: expected rows of {table} from 0 to 1, got {index}"
         with pytest.raises(AclnnError, match=text):
@@ -167,7 +167,7 @@ def test_an_index_that_no_row_has_is_told(index: int) -> None:
         ({"offsets": np.array([3])}, "offsets: expected numbers from 0 to 2, got 3"),
     ],
 )
-def test_bags_are_of_rows_that_there_are(change: Mapping[str, Any], message: str) -> None:
+def test_bags_with_nonexistent_rows_are_rejected(change: Mapping[str, Any], message: str) -> None:
     """A negative index was one from the end, and indices before the first bag were an internal error."""
     call = {"weight": np.ones((3, 2), np.float32), "indices": np.array([1, 0]), "offsets": np.array([0])}
     call |= {"output": np.zeros((1, 2), np.float32), "offset2bag": np.zeros(2, np.int64)}
@@ -178,7 +178,7 @@ def test_bags_are_of_rows_that_there_are(change: Mapping[str, Any], message: str
 
 
 def test_on_ascend_950_the_last_offset_has_a_size_too() -> None:
-    """It was rejected, and with it ``EmbeddingBag(include_last_offset=True)`` through torch_npu."""
+    """It was rejected, so ``EmbeddingBag(include_last_offset=True)`` failed through torch_npu."""
     arrays = {
         "weight": np.arange(6, dtype=np.float32).reshape(3, 2),
         "indices": np.array([0, 2, 1]),

@@ -79,7 +79,7 @@ class TestSelection(LibraryTests):
 
 
 @pytest.mark.usefixtures("device")
-def test_a_selection_tells_its_size_when_phase_two_returns() -> None:
+def test_a_selection_reports_its_size_after_phase_two() -> None:
     """Callers look at the view next, without synchronising the stream."""
     from aclnn import cann
 
@@ -127,7 +127,7 @@ def test_a_diagonal_is_filled_with_numbers_within_the_range_of_its_type(d: D, va
         computed("inplace_fill_diagonal", call)
 
 
-def test_a_source_that_is_too_short_is_told() -> None:
+def test_a_source_that_is_too_short_is_an_error() -> None:
     call = {"selfRef": np.zeros(4, np.float32), "mask": np.ones(4, bool), "source": np.ones(2, np.float32)}
     with pytest.raises(AclnnError, match=r"^aclnnInplaceMaskedScatter: source: expected at least 4 elements"):
         computed("inplace_masked_scatter", call)

@@ -73,7 +73,7 @@ class TestSparse(LibraryTests):
     )
 
 
-def test_places_beyond_the_rows_are_told() -> None:
+def test_places_beyond_the_rows_are_reported() -> None:
     call = {"uniqueLen": np.zeros(1, np.int32), "uniqueIndices": np.array([0, 1], np.int32)}
     call |= {"indices": np.zeros((2, 1), np.int32), "values": np.ones(2, np.float32)}
     outs = {"newIndicesOut": np.zeros((1, 1), np.int32), "newValuesOut": np.zeros(1, np.float32)}
@@ -82,7 +82,7 @@ def test_places_beyond_the_rows_are_told() -> None:
 
 
 def test_coalescing_on_ascend_950() -> None:
-    """It had no kernel there; the source has one."""
+    """There was no kernel on Ascend 950; the source has one."""
     call = {"uniqueLen": np.array([2], np.int32), "uniqueIndices": np.array([0, 0, 1, 1], np.int32)}
     call["indices"] = np.array([[0, 0], [0, 0], [1, 2], [1, 2]], np.int32)
     call["values"] = np.arange(1, 5, dtype=np.float32)

@@ -75,7 +75,7 @@ def test_sizes_may_be_none_but_not_negative() -> None:
 
 
 def test_parts_of_a_huge_extent_took_all_memory_to_be_counted() -> None:
-    """Of an extent without elements: 2^40 parts of one, of which there would be 2^40 sizes."""
+    """An extent without elements, split into 2^40 parts of one, would have 2^40 sizes."""
     whole, part = (Tensor(D.FLOAT, shape, (0,) * len(shape)) for shape in ((0, 1 << 40), (0, 1)))
     arguments = {"self": whole, "splitSections": 1, "dim": 1, "out": (part, part)}
     with pytest.raises(AclnnError, match=f"out: expected {1 << 40} tensors, got 2"):

@@ -131,7 +131,7 @@ BREAKS: Mapping[str, Breaking] = {
     "as many dimensions as data": lambda o, name: Break(shape((2, 2, 2), name), "4 dimensions"),
     "as many dimensions as selfRef": lambda o, name: Break(shape((2, 32), name), "3 dimensions"),
     "data types that go together": lambda o, name: Break(
-        dtype(D.BF16, name), "ACL_FLOAT beside" if "S" in name else "ACL_INT32"
+        dtype(D.BF16, name), "ACL_FLOAT with" if "S" in name else "ACL_INT32"
     ),
     "3 to 8 dimensions": lambda o, name: Break(shape((2, 32), name, "updates"), "3 to 8"),
     "1 dimension": lambda o, name: Break(shape((2, 2), name), "1 dimension"),
@@ -143,7 +143,7 @@ BREAKS: Mapping[str, Breaking] = {
         shape((3, 4, 31), name) | shape((2, 2, 31), "updates") | shape((31,), "quantScales", "quantZeroPoints"),
         "a multiple of 32",
     ),
-    "one sample beside a single index": lambda o, name: Break(shape((), "indices"), "1 in the first dimension"),
+    "one sample with a single index": lambda o, name: Break(shape((), "indices"), "1 in the first dimension"),
     "0 to 2 dimensions": lambda o, name: Break(shape((2, 1, 1), name), "0 to 2"),
     "a dimension but the first": lambda o, name: Break({name: -4}, "from -3 to 3, and not 0"),
     "an index for each sample": lambda o, name: Break(shape((3,), name), "[2] or [2, 2]"),
@@ -283,7 +283,7 @@ def test_the_last_of_updates_of_one_row_stays() -> None:
 
 
 @pytest.mark.parametrize(("index", "place", "last"), [([4, 0], "1, 0", 3), ([3, -1], "1, 1", 2)])
-def test_an_index_outside_is_told_with_its_place(index: list[int], place: str, last: int) -> None:
+def test_an_index_out_of_range_is_reported_with_its_position(index: list[int], place: str, last: int) -> None:
     with pytest.raises(AclnnError, match=rf"indices\[{place}\]: expected from 0 to {last}, got"):
         _updated([[0, 0], index], np.zeros(2, np.float32))
 
@@ -333,7 +333,7 @@ def test_a_stretch_of_each_sample_is_quantised(d: D) -> None:
     assert found.tolist() == [[[0] * 32, np.repeat(integers, 8).tolist()]]
 
 
-def test_nothing_to_update_has_any_shape() -> None:
+def test_empty_updates_may_have_any_shape() -> None:
     tensors = {
         name: Placed(np.zeros(of, np.float32), "contiguous").tensor for name, of in (("varRef", 0), ("updates", 3))
     }

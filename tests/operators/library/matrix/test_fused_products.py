@@ -80,7 +80,7 @@ class TestFusedProducts(LibraryTests):
                 "data type of the product": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_FLOAT"),
                 "same data type as x1": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
                 "data type of the result": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
-                "data type beside x1": lambda o, name: Break(dtype(D.BF16, name), "or ACL_FLOAT", D.FLOAT16),
+                "data type with x1": lambda o, name: Break(dtype(D.BF16, name), "or ACL_FLOAT", D.FLOAT16),
                 "less precise": lambda o, name: Break({name: 0}, "3 of ACL_FLOAT"),
                 "no private format": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ND"),
                 "dimensions of a product": lambda o, name: Break(shape((1, 1, 3, 4), name), "2 to 3"),
@@ -89,7 +89,7 @@ class TestFusedProducts(LibraryTests):
                 "as y": lambda o, name: Break(shape((1, 5), name), "[3, 5]"),
                 "of columns": lambda o, name: Break(shape((3, 5), name), "[5] or [1, 5]"),
                 "an inner dimension": lambda o, name: Break(
-                    shape((3, 0), "x1") | shape((0, 5), "x2"), "columns beside bias"
+                    shape((3, 0), "x1") | shape((0, 5), "x2"), "columns with bias"
                 ),
             }.items()
         },

@@ -106,15 +106,15 @@ BREAKS: Mapping[str, Breaking] = {
     "not computed": lambda o, name: Break({name: (T(D.UINT64, (2, 4)),)}, "null"),
     "data type of a result": lambda o, name: Break(integers({name: (T(D.DOUBLE, (5, 4)),)}), "ACL_INT32"),
     "one tensor of integers": lambda o, name: Break(integers({name: integers()[name] * 2}), "1 tensor"),
-    "scales": lambda o, name: Break(integers({name: None}), "1 tensors beside an output of ACL_BF16"),
+    "scales": lambda o, name: Break(integers({name: None}), "1 tensors with an output of ACL_BF16"),
     "scales of rows": lambda o, name: Break(
-        integers({SCALE: None, "out": (T(D.INT32, (5, 4)),)}), "null beside an output of ACL_INT32"
+        integers({SCALE: None, "out": (T(D.INT32, (5, 4)),)}), "null with an output of ACL_INT32"
     ),
     "data type of scales": lambda o, name: Break(integers({name: (T(HALF, (2, 4)),)}), "ACL_BF16"),
     "data type of scales of rows": lambda o, name: Break(integers({name: (T(HALF, (5,)),)}), "ACL_FLOAT"),
     "a row of scales for each group": lambda o, name: Break(integers({name: (T(D.BF16, (4,)),)}), r"[2, 4]"),
     "one scale for each row": lambda o, name: Break(integers({name: (T(FLOAT, (4,)),)}), "[5]"),
-    "data type beside x": lambda o, name: Break({name: (T(D.BF16, (2, 4)),)}, "ACL_FLOAT"),
+    "data type with x": lambda o, name: Break({name: (T(D.BF16, (2, 4)),)}, "ACL_FLOAT"),
     "allowed value": lambda o, name: Break(
         *{"groupType": ({name: 1}, "-1, 0 or 2"), "groupListType": ({name: 2}, "0 or 1")}.get(name, ({name: 1}, "0"))
     ),
@@ -272,7 +272,7 @@ class TestFirst(LibraryTests):
             "few tensors": lambda o, name: Break({name: ()}, "1 to 128"),
             "not computed": lambda o, name: Break({name: (T(D.UINT64, (4,)),)}, "null"),
             "one data type": lambda o, name: Break({name: (T(HALF, (3, 4)), T(D.BF16, (3, 4)))}, "ACL_FLOAT16"),
-            "data type beside x": lambda o, name: Break({name: (T(D.BF16, (4,)),) * 2}, "ACL_FLOAT16"),
+            "data type with x": lambda o, name: Break({name: (T(D.BF16, (4,)),) * 2}, "ACL_FLOAT16"),
             "goes with groupType": lambda o, name: Break({name: 4}, "0, 1, 2 or 3"),
             "as many outputs as splitItem says": lambda o, name: Break({name: (T(HALF, (5, 4)),) * 2}, "1 tensors"),
             "as many as of weight, or one": lambda o, name: Break({name: (T(HALF, (5, 3)),) * 3}, "2 tensors"),
@@ -654,8 +654,8 @@ NOTHING: tuple[tuple[Tensor | None, ...], ...] = ((), (Tensor(FLOAT, (0,)),), (N
     ],
     ids=lambda given: given.name if isinstance(given, Operator) else "",
 )
-def test_optional_lists_of_nothing_count_as_null(operator: Operator, arguments: Arguments) -> None:
-    """Of no tensors, of one of shape [0], or before the 950 products of null; these reject any null among tensors."""
+def test_empty_optional_lists_count_as_null(operator: Operator, arguments: Arguments) -> None:
+    """Lists without tensors, with one of shape [0], or before 950 with null; these reject null among tensors."""
     given = described(arguments)
     for name in (BIAS, *QUANTIZATION, *(MORE[:1] if out(operator) == "out" else ())):
         for tensors in NOTHING[:2]:

@@ -163,7 +163,7 @@ def test_950_takes_sums_of_three_dimensions_alone() -> None:
         prepare(BY_NAME[FIRST], call, Product.ASCEND_950)
 
 
-def test_shapes_are_looked_at_before_data_types() -> None:
+def test_shapes_are_checked_before_data_types() -> None:
     call = described(_call(D.FLOAT16) | {"yRef": T(D.DOUBLE, (1, K, N))})
     with pytest.raises(AclnnError, match="yRef: expected shape"):
         prepare(BY_NAME[FIRST], call, Product.ATLAS_A2)

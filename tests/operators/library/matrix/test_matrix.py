@@ -294,7 +294,7 @@ class TestMatrix(LibraryTests):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("beta", [0, 2])
-def test_what_is_multiplied_by_zero_may_be_nan(beta: int, dtype: type[np.floating[Any]]) -> None:
+def test_a_nan_multiplied_by_zero(beta: int, dtype: type[np.floating[Any]]) -> None:
     """PyTorch and CANN do not look at it; NaN was the result of aclnnAddr, and of matrices with an alpha of 0."""
 
     def tensor(*shape: int) -> Placed:
@@ -342,7 +342,7 @@ def test_integers_have_no_fractional_factors() -> None:
 
 
 def test_a_factor_beyond_the_matrix_type_wraps() -> None:
-    """It was an internal error."""
+    """Such a factor raised an internal error."""
     x, v = np.ones((2, 2), np.int8), np.array([1, 2], np.int8)
     call = {"self": x, "vec1": v, "vec2": v, "out": x * 0}
     call |= {"betaOptional": scalar(D.INT64, 257), "alphaOptional": scalar(D.INT64, 300)}
@@ -374,7 +374,7 @@ def test_a_product_takes_the_shape_of_its_output(left: Any, right: Any, out: Any
 
 @pytest.mark.parametrize(("product", "taken"), [(Product.ATLAS_A2, True), (Product.ASCEND_950, False)])
 def test_matrices_of_eight_dimensions(product: Product, taken: bool) -> None:
-    """Rejected everywhere, which CANN's newest source does before and after Atlas A2 and A3."""
+    """They were rejected everywhere, as CANN's newest source does only before and after Atlas A2 and A3."""
     shapes = {"self": (2, 1, 1, 1, 1, 1, 5, 6), "mat2": (6, 5), "out": (2, 1, 1, 1, 1, 1, 5, 5)}
     call = {name: Tensor(D.FLOAT, shape) for name, shape in shapes.items()} | {"cubeMathType": 1}
     if taken:
@@ -410,7 +410,7 @@ def test_sums_of_products_take_shapes_and_formats_as_in_cann(operator: str, shap
     ("alpha", "dtype", "expected"), [(1, np.bool_, [True, False]), (3, np.int64, [4, 0]), (0.5, np.float32, [1.5, 0])]
 )
 def test_booleans_and_integers_are_multiplied_with_a_vector(alpha: Any, dtype: Any, expected: Any) -> None:
-    """Rejected, though the document has them; booleans are not counted, and a factor decides the type."""
+    """Documented but rejected types; booleans are not counted, and a factor determines the type."""
     mat, vec = np.array([[1, 1], [0, 0]], bool), np.array([1, 1], bool)
     call: dict[str, Any] = {"self": np.array([1, 0], bool), "mat": mat, "vec": vec, "out": np.zeros(2, dtype)}
     kind = {np.bool_: D.BOOL, np.int64: D.INT64, np.float32: D.FLOAT}[dtype]
@@ -438,7 +438,7 @@ H, B, F = D.FLOAT16, D.BF16, D.FLOAT
 )
 @pytest.mark.parametrize("label", [NZ, Format.FORMAT_ND, Format.FORMAT_NCL])
 def test_data_types_and_labels_of_weights(operator: str, product: Product, dtypes: Any, text: str, label: Any) -> None:
-    """Of CANN's host tests; a weight that aclnnTransMatmulWeight has laid out keeps its label here."""
+    """As in CANN's host tests; a weight converted by aclnnTransMatmulWeight keeps its label here."""
     call = dict(CALLS[operator](H))
     call |= {"self": call.get("self", T(H, GRID)), "mat2": call["mat2"]._replace(format=label)}
     tensors = {

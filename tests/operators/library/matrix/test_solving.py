@@ -231,7 +231,7 @@ def test_matrices_are_the_product_of_their_orthogonal_factor_and_their_triangle(
     np.testing.assert_array_equal(alone, r[..., :least, :])
 
 
-def test_an_orthogonal_factor_of_no_columns_is_the_identity() -> None:
+def test_an_orthogonal_factor_without_columns_is_the_identity() -> None:
     q, _ = _run("linalg_qr", {"mode": 1}, np.zeros((2, 3, 0), np.float32), {"Q": (2, 3, 3), "R": (2, 3, 0)})
     np.testing.assert_array_equal(q, np.broadcast_to(np.eye(3), (2, 3, 3)))
 
@@ -281,7 +281,7 @@ def test_singular_matrices_have_no_inverse_and_others_have() -> None:
 
 
 @pytest.mark.parametrize("vectors", [True, False])
-def test_matrices_of_no_numbers_have_no_singular_values(vectors: bool) -> None:
+def test_matrices_without_numbers_have_no_singular_values(vectors: bool) -> None:
     x = np.array([[np.nan, 1], [1, np.inf]], np.float32)
     results = {"sigma": np.zeros(2, np.float32), "u": x, "v": x}
     with pytest.raises(AclnnError, match=r"^aclnnSvd: input: expected finite numbers"):

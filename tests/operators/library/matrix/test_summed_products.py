@@ -66,7 +66,7 @@ class TestSummedProducts(LibraryTests):
     )
 
     def test_empty_tensors_are_nothing_to_do(self, operator: Operator) -> None:
-        """They are rejected."""
+        """Empty tensors are rejected."""
         call = described(changed(self.subject.valid(operator, D.INT8), {"x1": {"shape": (3, 0, 5)}}))
         with pytest.raises(AclnnError, match="x1: expected no dimension of 0"):
             prepare(operator, call, Product.ATLAS_A2)

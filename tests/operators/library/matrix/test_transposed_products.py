@@ -98,7 +98,7 @@ def test_no_exact_accumulation_on_950() -> None:
         prepare(BY_NAME[NAME], call, Product.ASCEND_950)
 
 
-def test_a_transposed_second_factor_beside_a_transposed_first_before_950() -> None:
+def test_a_transposed_second_factor_with_a_transposed_first_before_950() -> None:
     call = _call(D.FLOAT16) | {"x2": T(D.FLOAT16, (B, N, K)), "permX2": (0, 2, 1)}
     prepare(BY_NAME[NAME], described(call), Product.ATLAS_A2)
     call |= {"x1": T(D.FLOAT16, (B, M, K)), "permX1": (0, 1, 2)}

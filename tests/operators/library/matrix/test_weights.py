@@ -99,7 +99,7 @@ class TestWeights(LibraryTests):
         },
         breaks={
             "same data type as x": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16"),
-            "data type beside x": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT", D.BF16),
+            "data type with x": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT", D.BF16),
             "null": lambda o, name: Break({name: T(D.UINT64, (6,))}, "null", product=Product.ASCEND_950),
             "not computed": lambda o, name: Break({name: T(D.UINT64, (6,))}, "null"),
             "no private format": lambda o, name: Break({name: NZ}, "ACL_FORMAT_ND"),
@@ -133,12 +133,12 @@ class TestWeights(LibraryTests):
                 | {BIAS: T(D.FLOAT16, (5,)), "y": T(D.FLOAT16, (3, 5))},
                 "even",
             ),
-            "data type of scales": lambda o, name: Break(dtype(D.FLOAT, name), "ACL_FLOAT16 beside x"),
+            "data type of scales": lambda o, name: Break(dtype(D.FLOAT, name), "ACL_FLOAT16 with x"),
             "of integers alone": lambda o, name: Break(
-                {"weight": T(D.FLOAT4_E2M1, (80, 6), Format.FORMAT_FRACTAL_NZ)}, "null beside"
+                {"weight": T(D.FLOAT4_E2M1, (80, 6), Format.FORMAT_FRACTAL_NZ)}, "null with"
             ),
-            "data type beside both": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT beside", D.BF16),
-            "groups of the data type": lambda o, name: Break({name: 32}, "expected 0 beside"),
+            "data type with both": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT with", D.BF16),
+            "groups of the data type": lambda o, name: Break({name: 32}, "expected 0 with"),
             "transposed where it may be": lambda o, name: Break(
                 {name: Tensor(D.INT4, (80, 6), (1, 80), format=Format.FORMAT_FRACTAL_NZ)}, "no transposition"
             ),
@@ -245,7 +245,7 @@ def test_a_weight_by_channels_may_be_laid_out() -> None:
 
 @pytest.mark.parametrize("of", [D.INT4, D.INT32])
 def test_a_transposed_weight_of_four_bits_is_packed_into_blocks(of: D) -> None:
-    """As the example of aclnnConvertWeightToINT4Pack has it before Ascend 950."""
+    """The example of aclnnConvertWeightToINT4Pack does this before Ascend 950."""
     random = np.random.default_rng(1)
     m, k, n = 3, 72, 17
     numbers, x = random.integers(-8, 8, (n, k)).astype(np.int32), random.normal(size=(m, k)).astype(np.float16)

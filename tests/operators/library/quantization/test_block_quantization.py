@@ -128,7 +128,7 @@ def test_eight_bits_on_950(name: str, of: D) -> None:
 
 
 @pytest.mark.parametrize(("ends", "text"), [([1, 4], "from 0 to 3"), ([2, 1], "do not decrease")])
-def test_groups_that_are_no_rows(ends: list[int], text: str) -> None:
+def test_groups_that_do_not_match_rows_are_rejected(ends: list[int], text: str) -> None:
     given = _call(GROUPED[0])(D.FLOAT16) | {"x": np.ones((3, 130), np.float16), GROUPS: np.array(ends, np.int32)}
     given |= {"yOut": np.empty((3, 130), D.FLOAT8_E5M2.numpy), "scaleOut": np.empty((5, 2), np.float32)}
     with pytest.raises(AclnnError, match=text):

@@ -65,7 +65,7 @@ def test_numbers_stay_where_rounding_is_not_enabled() -> None:
     assert found["mask"].all()
 
 
-def test_zeros_of_channels_that_are_no_integers_are_added_before_rounding() -> None:
+def test_fractional_zero_points_of_channels_are_added_before_rounding() -> None:
     x, scale, zero = (np.array(of, np.float32) for of in ([[0.4, 1.0], [2.6, -7.0]], [1.0, 2.0], [0.25, 0.5]))
     out = {"out": np.zeros_like(x), "mask": np.zeros(x.shape, bool)}
     given = {"self": x, "scale": scale, "zeroPoint": zero, "axis": 0, "quantMin": -3, "quantMax": 1}

@@ -117,11 +117,11 @@ class TestGates(LibraryTests):
             "a limit": at_950({"swigluMode": 1, "clampLimit": 0.0}, "positive"),
             "data type of yOut": at_950({"dstType": 35}, "36"),
             "data type of y1Out": at_950({"dstType": 35}, "36"),
-            "rint of eight bits": at_950({"roundModeOptional": "floor"}, "rint beside"),
-            "scales of the format": at_950(lambda o, name: four(o, {"scaleAlg": 1}), "expected 0 beside"),
+            "rint of eight bits": at_950({"roundModeOptional": "floor"}, "rint with"),
+            "scales of the format": at_950(lambda o, name: four(o, {"scaleAlg": 1}), "expected 0 with"),
             "one of the last two dimensions": at_950(lambda o, name: {name: 2}, "-1, -2, 0 or 1"),
             "dimensions of the way": at_950({"swigluMode": 2}, "axis"),
-            "rows of groups": at_950({"activateDim": 0}, "beside groups"),
+            "rows of groups": at_950({"activateDim": 0}, "with groups"),
             "halves": at_950({"x": {"shape": (ROWS, 11)}}, "even dimension 1"),
             "whole bytes of a row": at_950(
                 lambda o, name: four(o, {"x": {"shape": (ROWS, 2)}}), "an even last dimension of y"

@@ -91,9 +91,9 @@ class TestNorms(LibraryTests):
             "shape is a row": broken(lambda o, name: shape((1, 70), name), "[70]"),
             "allowed value": broken(lambda o, name: {name: "ceil" if name == "roundMode" else 2}, ""),
             "scales of the format": broken(
-                {"yOut": {"dtype": D.FLOAT4_E2M1}, "dstType": 40}, "expected 0 beside ACL_FLOAT4_E2M1"
+                {"yOut": {"dtype": D.FLOAT4_E2M1}, "dstType": 40}, "expected 0 with ACL_FLOAT4_E2M1"
             ),
-            "rint of eight bits": broken({"roundMode": "floor"}, "rint beside"),
+            "rint of eight bits": broken({"roundMode": "floor"}, "rint with"),
             "data type of yOut": broken({"dstType": 35}, "36"),
             "even": broken(odd, "an even last"),
             "whole bytes": broken(strided, "contiguous"),

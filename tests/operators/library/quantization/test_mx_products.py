@@ -88,7 +88,7 @@ class TestProducts(LibraryTests):
             "no private format": at_950(lambda o, name: {name: FORMAT_NZ}, "ACL_FORMAT_ND"),
             "2 dimensions": at_950(lambda o, name: shape((3,), name), "2 dimensions"),
             "an object": at_950(lambda o, name: {name: None}, "an object"),
-            "transposed": at_950(lambda o, name: {name: name == "transposeX2"}, "beside strides"),
+            "transposed": at_950(lambda o, name: {name: name == "transposeX2"}, "with strides"),
             "3 dimensions": at_950(lambda o, name: shape((2, 2), name), "3 dimensions"),
             "no dimension of 0": at_950(lambda o, name: shape((K, 0), name), "no dimension of 0"),
             "groups of 32": at_950({"groupSize": 32 << 16}, "1, 1 and 32"),
@@ -117,7 +117,7 @@ def test_a_size_of_blocks_that_is_0_is_what_the_scales_have(group: int, taken: b
 @pytest.mark.parametrize("turned", [(), ("x1",), ("x2",), ("x1Scale", "x2Scale"), ("x1", "x2", "x1Scale", "x2Scale")])
 @pytest.mark.parametrize("k", [K, 1])
 def test_transposed_views_are_what_they_show(k: int, turned: tuple[str, ...]) -> None:
-    """As of torch_npu, whose flags are false; of matrices, they stand for flags."""
+    """torch_npu passes transposed views with false flags; for matrices, the views replace the flags."""
     random = np.random.default_rng(6)
     shapes = {"x1": (k, M), "x2": (k, N), "x1Scale": (-(-k // 64), M, 2), "x2Scale": (-(-k // 64), N, 2)}
     held = {name: random.normal(size=extents) for name, extents in shapes.items() if "Scale" not in name}

@@ -1,4 +1,4 @@
-"""Numbers in MX formats, beside blocks that are quantised one number after another."""
+"""Numbers in MX formats, with blocks that are quantised one number after another."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class TestMxQuantization(LibraryTests):
             "data types that go together": at_950(lambda o, name: dtype(D.DOUBLE, name), "data type"),
             "format that counts as ND": at_950(lambda o, name: {name: FORMAT_NZ}, "ACL_FORMAT"),
             "allowed value": at_950(lambda o, name: {name: "ceil"}, "'floor'"),
-            "rint of eight bits": at_950(lambda o, name: {name: "floor"}, "rint beside ACL_FLOAT8"),
+            "rint of eight bits": at_950(lambda o, name: {name: "floor"}, "rint with ACL_FLOAT8"),
             "data type of yOut": at_950({"dstType": 2}, "36"),
             "data type of y1Out": at_950({"dstType": 2}, "35"),
             "data type of y": at_950({"dstType": 2}, "0"),
@@ -236,7 +236,7 @@ class TestGroups(LibraryTests):
             "whole bytes": at_950(
                 lambda o, name: four(o, {name: Tensor(D.FLOAT4_E2M1, (COLUMNS, 4), (8, 1))}), "contiguous"
             ),
-            "rint of eight bits": at_950({"roundMode": "floor"}, "rint beside"),
+            "rint of eight bits": at_950({"roundMode": "floor"}, "rint with"),
             "scales of the format": at_950({"scaleAlg": 2}, "0 or 1"),
             "a range": at_950(lambda o, name: four(o, {"dstTypeMax": 5.5}), "6.0 to 12.0"),
         },
@@ -349,7 +349,7 @@ def test_scales_of_two_levels(given: D, mode: str, smooth: bool) -> None:
             assert scales[row].reshape(-1)[16 * at :][: len(exponents)].tolist() == exponents.tolist()
 
 
-def test_what_is_not_finite_has_no_part_in_wide_scales() -> None:
+def test_elements_that_are_not_finite_do_not_affect_wide_scales() -> None:
     x = np.ones((1, 64), np.float16)
     x[0, 0], x[0, 1] = np.inf, 2
     y, wide, scales = np.empty(32, np.uint8), np.empty((1, 1), np.float32), np.empty((1, 1, 2), np.uint8)
@@ -418,7 +418,7 @@ def test_scales_of_every_largest_number(given: D, algorithm: int, of: D) -> None
 @pytest.mark.parametrize("of", FORMATS)
 @pytest.mark.parametrize("mode", ["rint", "round", "floor"])
 @pytest.mark.parametrize("largest", [1.0, 1.25, -1.9921875])
-def test_every_number_beside_a_largest_one(largest: float, mode: str, of: D) -> None:
+def test_every_number_with_a_largest_one(largest: float, mode: str, of: D) -> None:
     if mode != "rint" and of in (E4M3, E5M2):
         return
     x = HALVES.view(D.BF16.numpy).astype(np.float32)

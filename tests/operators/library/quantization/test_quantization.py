@@ -275,7 +275,7 @@ def test_factors_along_the_last_dimension_but_one() -> None:
 
 @pytest.mark.parametrize("mode", ["pertoken", "perchannel", "pertensor"])
 @pytest.mark.parametrize("of", [D.INT8, D.INT32])
-def test_what_shares_a_scale(mode: str, of: D) -> None:
+def test_elements_that_share_a_scale(mode: str, of: D) -> None:
     x = np.random.default_rng(7).normal(size=(2, 4, 8)).astype(np.float16)
     smooth = np.arange(1, 5 if mode == "perchannel" else 9).astype(np.float16)
     numbers = x.astype(float) * (smooth[:, None] if mode == "perchannel" else smooth).astype(float)
@@ -316,7 +316,7 @@ def test_a_scale_comes_back_with_its_offset() -> None:
 
 
 def test_no_numbers_may_have_no_groups() -> None:
-    """They were rejected."""
+    """Empty tensors without groups were rejected."""
     call = {"x": tensor(np.zeros((0, 8), np.float16)), "smoothScalesOptional": tensor(np.zeros((0, 8), np.float16))}
     call |= {
         "groupIndexOptional": tensor(np.zeros(0, np.int32)),

@@ -146,10 +146,8 @@ class TestQuantizedGates(LibraryTests):
             "data type for dstType": lambda o, name: Break(dtype(D.INT4, name), "ACL_INT8"),
             "data type of yOut": lambda o, name: Break({name: 36}, "2 (that of yOut)"),
             "allowed value": lambda o, name: Break({name: "round" if name.endswith("Optional") else 5}, " or "),
-            "beside INT32": lambda o, name: Break({name: None}, "an object"),
-            "beside INT32 alone": lambda o, name: Break(
-                {name: T(D.FLOAT, (COLUMNS,))}, "null (beside ACL_BF16)", D.BF16
-            ),
+            "with INT32": lambda o, name: Break({name: None}, "an object"),
+            "with INT32 alone": lambda o, name: Break({name: T(D.FLOAT, (COLUMNS,))}, "null (with ACL_BF16)", D.BF16),
             "in static": lambda o, name: Break({QUANT[1]: FACTORS, name: None, MODE: None}, "an object (static)"),
             "none in dynamic": lambda o, name: Break({name: FACTORS}, "null (dynamic)", product=AT_950),
             "together": lambda o, name: Break({SMOOTH[1]: FACTORS, name: None, MODE: "static"}, "an object"),
@@ -171,7 +169,7 @@ class TestQuantizedGates(LibraryTests):
             "left in mode 1": lambda o, name: Break({name: False}, "true"),
             "a limit": lambda o, name: Break({name: 0.0}, "positive"),
         },
-        codes=dict.fromkeys(("beside INT32", "in static"), NULL),
+        codes=dict.fromkeys(("with INT32", "in static"), NULL),
     )
 
 

@@ -138,15 +138,15 @@ class TestQuantizedNorms(LibraryTests):
                 for other in ("x", "x1", "scales1")
             },
             "data types that go together": lambda o, name: Break(
-                dtype(D.BF16, *SCALES) if name == "scales1" else dtype(D.FLOAT, name), "beside ACL_FLOAT16", D.FLOAT16
+                dtype(D.BF16, *SCALES) if name == "scales1" else dtype(D.FLOAT, name), "with ACL_FLOAT16", D.FLOAT16
             ),
-            "data type beside x": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16 beside", D.FLOAT16),
-            "data type beside scales": lambda o, name: Break(dtype(D.INT32, name), "ACL_INT8 beside"),
+            "data type with x": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16 with", D.FLOAT16),
+            "data type with scales": lambda o, name: Break(dtype(D.INT32, name), "ACL_INT8 with"),
             "1 to 2 dimensions": lambda o, name: Break(shape((1, 1, 16), name), "1 to 2"),
             "1 dimension": lambda o, name: Break(shape((), name), "1 dimension"),
             "1 to 8 dimensions": lambda o, name: Break(shape((), name), "1 to 8"),
             "2 to 8 dimensions": lambda o, name: Break(shape((16,), name), "2 to 8"),
-            "beside a zero point": lambda o, name: Break({name: None}, "an object"),
+            "with a zero point": lambda o, name: Break({name: None}, "an object"),
             "same shape as x1": lambda o, name: Break(shape((3, 15), name), "[3, 16]"),
             "same shape as gamma": lambda o, name: Break(shape((15,), name), "[16]"),
             "same shape as scale": lambda o, name: Break(shape((2,), name), "[1]"),
@@ -161,7 +161,7 @@ class TestQuantizedNorms(LibraryTests):
             ),
             "two values": lambda o, name: Break({name: (True,)}, "2 values"),
             "what is wanted": lambda o, name: Break({name: (True, False)}, "true at 1"),
-            "beside the second": lambda o, name: Break(
+            "with the second": lambda o, name: Break(
                 {name: None} | ({"outputMask": None} if o.name.endswith("v2") else {}), "an object"
             ),
             "as many elements as rows": lambda o, name: Break(shape((4,), name), "3 elements"),

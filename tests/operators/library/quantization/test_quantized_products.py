@@ -130,8 +130,8 @@ MX_BREAKS = {
     f"format ACL_FORMAT_FRACTAL_NZ{MX}": mx({"format": None}, "FRACTAL_NZ"),
     f"2 to 6 dimensions{MX}": mx({"": {"shape": (K,)}}, "2 to 6"),
     f"data type{MX}": mx({"": {"dtype": D.INT8}}, "data type"),
-    f"formats together{MX}": mx({"x1": {"dtype": D.FLOAT4_E2M1}}, "ACL_FLOAT4_E2M1 beside ACL_FLOAT4_E2M1"),
-    f"data type beside scales{MX}": mx({"": {"dtype": D.BF16}}, "ACL_FLOAT beside"),
+    f"formats together{MX}": mx({"x1": {"dtype": D.FLOAT4_E2M1}}, "ACL_FLOAT4_E2M1 with ACL_FLOAT4_E2M1"),
+    f"data type with scales{MX}": mx({"": {"dtype": D.BF16}}, "ACL_FLOAT with"),
     f"data type of products{MX}": mx({"out": T(D.INT32, (M, N))}, "ACL_FLOAT, ACL_FLOAT16 or ACL_BF16"),
     f"null{MX}": mx({"": {}}, "null"),
     f"3 dimensions{MX}": mx({"": {"shape": (3, 2)}}, "3 dimensions"),
@@ -152,7 +152,7 @@ MX_BREAKS = {
         "an even number",
     )(o, name),
     f"as many rows as x1 has columns{MX}": mx({"": {"shape": (N, 65)}}, "64 rows"),
-    f"matrices beside four bits{MX}": mx(
+    f"matrices with four-bit types{MX}": mx(
         {"x2": {"dtype": D.FLOAT4_E2M1}, "groupSize": 32, "out": T(D.BF16, (M, N))}, "multiple of 64 columns"
     ),
     f"shape is two for two blocks{MX}": mx({"": {"shape": (2, 2, 2)}}, "2]"),
@@ -204,9 +204,9 @@ def subject(*names: str, reserved: int = INVALID) -> Subject:
             "four bits together": lambda o, name: Break(dtype(D.INT4, "x1"), "ACL_INT4 or ACL_INT32"),
             "data type of products": lambda o, name: Break(dtype(D.FLOAT, name), "ACL_FLOAT16"),
             "data type of scales": lambda o, name: Break(dtype(D.INT8, name), "data type"),
-            "data type beside scales": lambda o, name: Break(dtype(D.INT8, name), "ACL_INT32"),
+            "data type with scales": lambda o, name: Break(dtype(D.INT8, name), "ACL_INT32"),
             "of INT8 alone": lambda o, name: Break(
-                {name: T(D.FLOAT, (1,)), "out": T(D.BF16 if o.name != OLD[0] else D.FLOAT16, (M, N))}, "null beside"
+                {name: T(D.FLOAT, (1,)), "out": T(D.BF16 if o.name != OLD[0] else D.FLOAT16, (M, N))}, "null with"
             ),
             "1 dimension": breaking(lambda name: shape((1, 1), name), "1 dimension", T(D.FLOAT, (1, 1))),
             "whole bytes": four_bits,
@@ -291,7 +291,7 @@ class TestOldestProducts(LibraryTests):
             "shape is a row of the product": lambda o, name: Break(shape((1, N), name), "[8]"),
             "shape is that of the product": lambda o, name: Break(shape((N, M), name), "[3, 8]"),
             "shape is room for whole blocks": lambda o, name: Break(shape((N,), name), "[16]"),
-            "terms beside a bias": lambda o, name: Break(
+            "terms with a bias": lambda o, name: Break(
                 (shape((0, M), "x1") | shape((N, 0), "x2"))
                 if o.name == SECOND
                 else (shape((M, 0), "x1") | shape((0, N), "x2")),
@@ -359,7 +359,7 @@ def test_numbers_of_four_bits(of: D, transposed: str) -> None:
 
 
 def test_four_bits_may_be_called_blocks_in_the_function_of_blocks_alone() -> None:
-    """As in its example for Atlas A2, scaled by rows and columns."""
+    """The document's example for Atlas A2 does this, with scales per row and column."""
     random = np.random.default_rng(8)
     left, right = random.integers(-8, 8, (5, 64)), random.integers(-8, 8, (48, 64))
     rows, columns = random.uniform(1, 2, 5).astype(np.float32), random.uniform(1, 2, 48).astype(np.float32)
@@ -415,7 +415,7 @@ def test_one_more_dimension_and_biases_of_batches() -> None:
     assert out[:, 0, 0].tolist() == [5, 6]
 
 
-def test_nothing_is_computed_from_nothing_on_950() -> None:
+def test_empty_inputs_are_not_computed_on_950() -> None:
     one, x1, x2 = tensor(np.ones(1, np.float32)), tensor(np.ones((0, 4), np.int8)), tensor(np.ones((4, 3), np.int8))
     multiply(np.zeros((0, 3), np.int32), AT_950, x1=x1, x2=x2, x2Scale=one)
     with pytest.raises(AclnnError, match="x1: expected no dimension of 0"):

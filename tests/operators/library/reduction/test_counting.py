@@ -92,7 +92,7 @@ def test_negative_numbers_are_not_counted() -> None:
 @pytest.mark.parametrize(
     ("x", "low", "high"), [([1, 2.5, 4], 3, 3), ([1, 2.5, 4], np.inf, np.inf), ([1, 3, 4], 1.9, 1.2)]
 )
-def test_a_histogram_of_no_range_is_of_that_of_its_numbers(x: list[float], low: float, high: float) -> None:
+def test_a_histogram_without_a_range_spans_its_numbers(x: list[float], low: float, high: float) -> None:
     """Only from 0 to 0 there was none."""
     numbers = np.array(x, np.int32 if low > high else np.float32)
     call = {"self": numbers, "bins": 2, "min": scalar(D.FLOAT, low), "max": scalar(D.FLOAT, high)}

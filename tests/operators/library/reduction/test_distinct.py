@@ -16,7 +16,7 @@ from aclnn.operators.library.reduction import distinct
 from tests.cases.table import GRID, Arguments, T, shape
 from tests.helpers.library import BY_NAME, REAL, Array, Break, Breaking, LibraryTests, Placed, Subject, torch
 
-#: Columns of which two are equal, and rows of which two beside one another are.
+#: Columns of which two are equal, and rows of which two with one another are.
 COLUMNS = np.array([[2, 1, 2, 0], [3, 1, 3, 3]])
 ROWS = np.array([[1, 2], [1, 2], [2, 2], [1, 2]])
 

@@ -134,14 +134,14 @@ def test_a_median_is_the_first_nan_or_one_of_the_numbers(operator: str) -> None:
 
 
 def test_the_median_of_no_element_is_nan() -> None:
-    """It was what lay there before."""
+    """The output was left unwritten."""
     given, out = Placed(np.zeros(0, np.float32), "contiguous"), Placed(np.float32(7).reshape(()), "contiguous")
     prepare(BY_NAME["median"], {"self": given.tensor, "valuesOut": out.tensor}, Product.ATLAS_A2).run()
     assert np.isnan(out.view)
 
 
 def test_the_median_of_no_number_is_the_first_nan() -> None:
-    """As the document's example has it; PyTorch finds any of them."""
+    """The document's example gives the first; PyTorch gives any of them."""
     x, values = Placed(np.full((1, 3), np.nan, np.float32), "contiguous"), Placed(np.zeros(1, np.float32), "contiguous")
     places = Placed(np.ones(1, np.int64), "contiguous")
     call = {"self": x.tensor, "dim": 1, "keepDim": False, "valuesOut": values.tensor, "indicesOut": places.tensor}

@@ -176,7 +176,7 @@ def test_logarithms_of_sums_over_no_axes() -> None:
 
 
 @pytest.mark.parametrize(("name", "expected"), [("reduce_sum", 0.0), ("mean", math.nan)])
-def test_a_reduction_of_nothing_is_written(name: str, expected: float) -> None:
+def test_a_reduction_of_an_empty_tensor_is_written(name: str, expected: float) -> None:
     out = Placed(np.ones((3,), np.float32), "contiguous")
     dims = {"reduce_sum": {"dims": (0,), "keepDims": False}, "mean": {"dim": (0,), "keepDim": False}}[name]
     arguments = {"self": Tensor(D.FLOAT, (0, 3)), **dims, "dtype": D.FLOAT, "out": out.tensor}

@@ -120,7 +120,7 @@ def test_a_sequence_without_a_sorter_is_in_order_and_equals_are_passed_or_not() 
 
 @pytest.mark.parametrize("dims", [(97,), (5, 40), (40, 5), (3, 64, 2)])
 @pytest.mark.parametrize("kind", [np.float32, np.int16, np.bool_])
-def test_the_first_few_are_those_of_sorting_all(dims: tuple[int, ...], kind: Any) -> None:
+def test_the_first_few_match_sorting_all(dims: tuple[int, ...], kind: Any) -> None:
     """Equal elements in their order, NaN the greatest, along any dimension."""
     random = np.random.default_rng(3)
     values = random.integers(-4, 5, dims).astype(kind)
@@ -147,7 +147,7 @@ def test_in_empty_rows_all_stand_first() -> None:
     [([0, 10, 100], False, [0, 3, 3, 1, 1, 2]), ([0, 10, 100], True, [0, 3, 3, 2, 1, 3]), ([], False, [0] * 6)],
 )
 def test_intervals_are_pytorchs(boundaries: list[int], right: bool, found: list[int]) -> None:
-    """Of the document's example."""
+    """Intervals of the document's example."""
     call = {"self": np.array([-5, 10000, 150, 10, 5, 100], np.float32), "boundaries": np.array(boundaries, np.int32)}
     call |= {"outInt32": False, "right": right, "out": np.full(6, 7)}
     assert computed("bucketize", call, Product.ASCEND_950)["out"].tolist() == found

@@ -178,7 +178,7 @@ def test_recurrent_units_are_pytorchs() -> None:
     np.testing.assert_allclose(_gru_states(x, hx @ weight.T, hx)[0], expected)
 
 
-def test_gradients_of_biases_of_no_samples_are_zero() -> None:
+def test_gradients_of_biases_without_samples_are_zero() -> None:
     call = {
         name: array[:0] if array.ndim > 1 else array
         for name, array in _arrays(np.random.default_rng(9), GRU_BACK_ROWS).items()

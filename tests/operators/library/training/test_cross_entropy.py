@@ -225,7 +225,7 @@ def test_probabilities_of_nothing_count_for_nothing() -> None:
     assert loss[0] == 0
 
 
-def test_classes_that_are_none() -> None:
+def test_invalid_classes_are_rejected() -> None:
     scores = np.zeros(SCORES, np.float32)
     with pytest.raises(AclnnError, match="target: expected 1 or classes from 0 to 2, got 3"):
         _run(LOSS, input=scores, target=np.array([0, 2, 3, 0, 2]), lossOut=np.zeros(1, np.float32), logProbOut=scores)

@@ -187,7 +187,7 @@ def test_a_single_sample_needs_no_dimension() -> None:
 
 
 @pytest.mark.parametrize("label", [-1, CLASSES])
-def test_a_label_that_is_no_class_is_an_error(label: int) -> None:
+def test_a_label_out_of_range_is_an_error(label: int) -> None:
     with pytest.raises(AclnnError, match=f"targets: expected classes from 0 to 4, got {label}"):
         _run(_log_probs(1), np.array([[1, label]]), (7,), (2,), False)
 

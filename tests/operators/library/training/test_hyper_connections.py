@@ -1,4 +1,4 @@
-"""Streams of a layer beside one another, and Sinkhorn's scaling of the matrices that mix them."""
+"""Streams of a layer with one another, and Sinkhorn's scaling of the matrices that mix them."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ BREAKS: Mapping[str, Breaking] = {
         shape((2, 4, 1), name), "[5, 4, 4]" if "sinkhorn" in o.name else "[2, 4, 128]"
     ),
     "same shape as gradOutput": lambda o, name: Break(shape((5, 4, 1), name), "[5, 4, 4]"),
-    "shape is that beside x": lambda o, name: Break(
+    "shape is that with x": lambda o, name: Break(
         shape((2, 3), name), "[2, 4" if name not in ("hOut", "gradHOut") else "[2, 128]"
     ),
     "square matrices": lambda o, name: Break(
@@ -307,7 +307,7 @@ class TestHyperConnections(LibraryTests):
     [(Product.ASCEND_950, 64, (4, 4)), (Product.ATLAS_A2, 128, (4, 4)), (Product.ATLAS_A2, 128, (24,))],
     ids=["pairs on Ascend 950", "pairs on Atlas A2", "permutations"],
 )
-def test_gradients_are_those_of_what_was_decided(product: Product, width: int, matrices: tuple[int, ...]) -> None:
+def test_gradients_follow_the_decisions_of_the_forward(product: Product, width: int, matrices: tuple[int, ...]) -> None:
     """By differentiation of the forward function, whose results are kept, without factors of x."""
     random = np.random.default_rng(3)
     numbers = 8 + math.prod(matrices)
@@ -330,8 +330,8 @@ def test_gradients_are_those_of_what_was_decided(product: Product, width: int, m
         np.testing.assert_allclose(found[name], of.numpy(), 2e-3, 2e-3)
 
 
-def test_what_is_kept_in_rows_of_eight_leads_back() -> None:
-    """As torch_npu keeps it, without shape; six columns leave two elements of each row."""
+def test_states_kept_in_rows_of_eight_give_the_gradients() -> None:
+    """torch_npu keeps states without shape; six columns leave two elements of each row unused."""
     x, grad = np.random.default_rng(0).normal(size=(2, 2, 5, 6, 6)).astype(np.float32)
     kept = {"normOut": np.ones(6 * 10 * 6 * 8, np.float32), "sumOut": np.ones(6 * 10 * 8, np.float32)}
     given = {"x": x, "eps": EPS, "numIters": STEPS, "output": np.zeros_like(x)}
@@ -343,8 +343,8 @@ def test_what_is_kept_in_rows_of_eight_leads_back() -> None:
     np.testing.assert_allclose(got, wanted.numpy(), 1e-4, 1e-5)
 
 
-def test_one_element_is_no_room_for_steps() -> None:
-    """Both are as absent as null is."""
+def test_one_element_has_no_room_for_steps() -> None:
+    """Both count as absent, like null."""
     x = np.zeros((2, 4, 4), np.float32)
     given = {"x": x, "eps": 0.0, "numIters": 1, "output": np.ones_like(x)}
     found = computed(SINKHORN, given | dict.fromkeys(("normOut", "sumOut"), np.full(1, 7, "f")), Product.ASCEND_950)
@@ -352,7 +352,7 @@ def test_one_element_is_no_room_for_steps() -> None:
     assert (found["normOut"], found["sumOut"]) == (7, 7)
 
 
-def test_two_kinds_of_numbers_leave_streams_apart() -> None:
+def test_two_alphas_leave_streams_unmixed() -> None:
     """torch_npu's npu_mhc_pre gives hRes of one number then."""
     random = np.random.default_rng(1)
     x = random.normal(size=(3, 6, 16)).astype(np.float16)

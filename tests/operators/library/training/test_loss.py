@@ -233,7 +233,7 @@ class TestLoss(LibraryTests):
 
 @pytest.mark.parametrize("first", [-3.0, -np.inf])
 def test_an_ignored_sample_may_have_any_logarithm_and_one_of_weight_0_a_finite_one(first: float) -> None:
-    """As PyTorch's: 0 times an infinity is NaN."""
+    """PyTorch gives the same: 0 times an infinity is NaN."""
     rows = np.array([[-0.5, first, -2.0], [-np.inf] * 3, [np.nan] * 3, [-1.0, -3.0, -0.25]], np.float32)
     target, weight = np.array([1, -100, -100, 2], np.int64), np.array([1, 0, 2], np.float32)
     given = {"self": rows, "target": target, "weight": weight, "reduction": 1, "ignoreIndex": -100}
@@ -245,8 +245,8 @@ def test_an_ignored_sample_may_have_any_logarithm_and_one_of_weight_0_a_finite_o
 
 
 @pytest.mark.parametrize("target", [3, -1])
-def test_a_class_that_there_is_not_is_an_error(target: int) -> None:
-    """It counted for nothing, so that labels that are off by one trained unnoticed."""
+def test_a_nonexistent_class_is_an_error(target: int) -> None:
+    """Such classes were ignored, so that training with labels off by one went unnoticed."""
     given = {
         "self": Placed(np.zeros((2, 3), np.float32), "contiguous"),
         "target": Placed(np.array([1, target], np.int64), "contiguous"),
@@ -298,7 +298,7 @@ def test_a_label_beyond_the_classes_is_an_error() -> None:
 
 
 def test_a_negative_probability_has_no_divergence() -> None:
-    """It counted as 0 in the logarithm and as itself beside it."""
+    """It counted as 0 inside the logarithm and as itself outside."""
     x, target = np.array([0.1, -np.inf, 0.3], np.float32), np.array([-1, 0, 1], np.float32)
     self = torch.tensor(x, requires_grad=True)
     wanted = torch.nn.functional.kl_div(self, torch.tensor(target), reduction="none")
@@ -328,7 +328,7 @@ def test_a_mean_may_have_a_dimension(name: str) -> None:
 
 
 def test_the_gradient_of_a_divergence_is_summed_where_self_was_broadcast() -> None:
-    """It had to have the broadcast shape."""
+    """The gradient was required to have the broadcast shape."""
     random = np.random.default_rng(3)
     x, target, gradient = (random.random(shape).astype(np.float32) for shape in ((3,), (2, 3), (2, 1)))
     leaf = torch.tensor(x, requires_grad=True)

@@ -136,7 +136,7 @@ def test_gradients_by_what_the_forward_function_keeps(kind: str, form: dict[str,
 
 @pytest.mark.parametrize("name", ["hx", "iOut", "tanhCOut"])
 def test_a_null_in_an_optional_list_is_rejected(name: str) -> None:
-    """It was an internal error."""
+    """Null in an optional list raised an internal error."""
     call = _call("lstm", D.FLOAT)
     call |= {name: (None, *call[name][1:])}
     with pytest.raises(AclnnError, match=rf"^aclnnLSTM: {name}\[0\]: expected an object, got null"):
@@ -145,7 +145,7 @@ def test_a_null_in_an_optional_list_is_rejected(name: str) -> None:
 
 @pytest.mark.parametrize("both", [False, True], ids=["forwards", "both"])
 def test_sequences_of_several_lengths(both: bool) -> None:
-    """They were rejected: each sample's state stays where its sequence has ended, and its output is 0."""
+    """They were rejected. A sample's state keeps its value after the end of its sequence; its output is 0."""
     random, directions = np.random.default_rng(4), 1 + both
     network = torch.nn.LSTM(5, 4, 2, bidirectional=both).double()
     lengths, cells = (3, 3, 1), 2 * directions
@@ -189,7 +189,7 @@ def test_sequences_of_several_lengths(both: bool) -> None:
     assert all(each.untouched_outside() for each in (y, dx, *gradients))
 
 
-def test_rows_that_are_no_multiple_of_the_steps_are_rejected() -> None:
+def test_row_counts_that_are_not_multiples_of_the_steps_are_rejected() -> None:
     call = _call("lstm", D.FLOAT) | {"input": T(D.FLOAT, (7, 5)), "batchSizes": SIZES}
     with pytest.raises(AclnnError, match=r"input: expected a multiple of 3 rows \(a row for each step\), got 7"):
         prepare(BY_NAME["lstm"], described(call), Product.ATLAS_A2)

@@ -218,7 +218,7 @@ def _sevens(*of: int) -> Array:
     return np.full(of, 7, np.float32)
 
 
-def test_statistics_of_nothing() -> None:
+def test_statistics_of_empty_tensors() -> None:
     found = _run(STATS, input=np.empty((0, 2, 3), np.float32), eps=1e-5, mean=_sevens(2), invstd=_sevens(2))
     assert found["mean"].tolist() == [0, 0]
     assert np.isnan(found["invstd"]).all()
@@ -238,7 +238,7 @@ def test_sums_of_planes(layout: str) -> None:
 
 
 @pytest.mark.parametrize("asked", ["inputG", "weightG", "biasG"])
-def test_what_is_not_asked_for_may_be_null(asked: str) -> None:
+def test_unrequested_outputs_may_be_null(asked: str) -> None:
     outputs = {"inputG": ("sumDy", "sumDyXmu"), "weightG": ("gradWeight",), "biasG": ("gradBias",)}
     flags = {flag: flag == asked for flag in outputs}
     wanted = {name: _sevens(1) if flag == asked else None for flag, names in outputs.items() for name in names}

@@ -162,7 +162,7 @@ class TestVocabulary(LibraryTests):
 
 
 def test_the_documents_sample_prints_its_losses() -> None:
-    """Of FLOAT scores; ln(0.5) - 0.5 and ln(1) - 1."""
+    """Losses of FLOAT scores: ln(0.5) - 0.5 and ln(1) - 1."""
     numbers = np.array([0.5, 1], np.float32)
     call = dict.fromkeys(("logitsMax", "sumExpLogits", "predictedLogits"), numbers) | {"lossOut": numbers * 0}
     scores = np.array([[1, 0.5], [0.5, 1]], np.float32)
@@ -214,7 +214,7 @@ def test_a_flag_for_each_row() -> None:
         prepare(BY_NAME[GRADIENT], described(call), Product.ATLAS_A2)
 
 
-def test_targets_beyond_the_words_are_told() -> None:
+def test_targets_beyond_the_words_are_reported() -> None:
     x = np.ones((2, 3), np.float16)
     outs = {name: np.zeros(2, np.float32) for name in NUMBERS} | {"targetMaskOut": np.zeros(1, np.uint8)}
     call = {"input": x, "weight": x, "target": np.array([4, 6]), "maskedTargetOut": np.zeros(2, np.int64)} | outs

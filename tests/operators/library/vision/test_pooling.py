@@ -226,7 +226,7 @@ BREAKS: Mapping[str, Breaking] = {
     "at most kernelShape": lambda o, name: Break({name: (2, 0, 2, 0)}, "at most kernelShape"),
     "shape of the windows": lambda o, name: Break(shape((2, 4, 3, 4), name), "of at least one window"),
     "room for the mask": lambda o, name: Break(shape((2, 4, 6, 32), name), "[2, 4, 6, 64]"),
-    "the plane that is wanted": lambda o, name: Break(
+    "the requested plane": lambda o, name: Break(
         {name: (3,)} if name == "outputSize" else shape((2, 4, 3, 3), name),
         f"{_rank(o)} numbers" if name == "outputSize" else "3, 2]",
     ),
@@ -261,7 +261,7 @@ class TestPooling(LibraryTests):
     )
 
     def test_products_without_a_kernel_reject_after_all_checks(self, operator: Operator) -> None:
-        """Of masks Ascend 950 says which function it has instead."""
+        """For masks, Ascend 950 names the function to use instead."""
         if "mask" in operator.name:
             with pytest.raises(AclnnError, match="aclnnMaxPool2dWithIndices") as caught:
                 prepare(operator, described(CALLS[operator.name](D.FLOAT)), Product.ASCEND_950)
@@ -344,7 +344,7 @@ def test_windows_far_larger_than_the_plane_took_memory_for_all_of_their_elements
 
 @pytest.mark.parametrize("end", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("mode", ["adaptive", "nearest", "bilinear", "bicubic"])
-def test_an_element_that_is_no_number_made_all_of_its_plane_so(mode: str, end: float) -> None:
+def test_a_nan_does_not_spread_over_its_plane(mode: str, end: float) -> None:
     x = np.random.default_rng(3).normal(size=(1, 2, 7, 8))
     x[0, 0, 3, 4] = end
     given = torch.from_numpy(x)

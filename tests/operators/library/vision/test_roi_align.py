@@ -157,7 +157,7 @@ def test_the_documents_example(aligned: bool, line: list[float]) -> None:
     assert out.view[0, 0, 0].tolist() == line
 
 
-def test_rectangles_of_no_image_are_zeros() -> None:
+def test_rectangles_without_image_are_zeros() -> None:
     call = {name: value for name, value in _forward(D.FLOAT).items() if not isinstance(value, T)}
     shapes = {"self": (0, 3, 5, 6), "rois": (4, 4), "batchIndices": (4,), "out": (4, 3, *BINS)}
     placed = {
@@ -170,7 +170,7 @@ def test_rectangles_of_no_image_are_zeros() -> None:
     assert not placed["out"].view.any()
 
 
-def test_an_image_that_there_is_not_is_rejected() -> None:
+def test_a_nonexistent_image_is_rejected() -> None:
     arrays = {"self": np.ones(PLANES), "boxes": np.tile([2.0, 0, 0, 1, 1], (4, 1)), "out": np.ones((4, 3, *BINS))}
     placed = {name: Placed(array.astype(np.float32), "contiguous") for name, array in arrays.items()}
     for name in ("self", "out"):

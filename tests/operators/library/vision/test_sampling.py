@@ -164,7 +164,7 @@ def test_every_mode_and_padding_is_pytorchs(rank: int) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("backward")])
-def test_what_no_mask_asks_for_is_neither_looked_at_nor_written(name: str) -> None:
+def test_unrequested_outputs_are_neither_checked_nor_written(name: str) -> None:
     operator, call = BY_NAME[name], CALLS[name](D.FLOAT)
     for mask in (None, (False, False)):
         prepare(operator, described(call | {"gridGrad": None, "outputMask": mask}), Product.ASCEND_950)
@@ -191,7 +191,7 @@ def test_cubic_curves_are_computed_for_some_types_on_some_products(product: Prod
     assert caught.value.code == INVALID
 
 
-def test_places_that_are_no_numbers_or_far_away_find_nothing() -> None:
+def test_coordinates_that_are_nan_or_far_away_sample_nothing() -> None:
     x = Placed(np.ones((1, 1, 2, 2), np.float32), "contiguous")
     grid = Placed(np.array([[np.nan, 0], [np.inf, 0], [3e38, 0], [0, 0]], np.float32).reshape(1, 1, 4, 2), "contiguous")
     out = Placed(np.full((1, 1, 1, 4), 7, np.float32), "contiguous")
@@ -201,7 +201,7 @@ def test_places_that_are_no_numbers_or_far_away_find_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", ["grid_sampler2d", "grid_sampler2d_backward"])
-def test_what_lies_outside_is_not_read(name: str) -> None:
+def test_elements_outside_are_not_read(name: str) -> None:
     """The first element stood for it, times 0: one that is NaN made every sample at a border NaN."""
     x = np.array([[[[np.nan, 1], [1, 1]]]], np.float32)
     given = {

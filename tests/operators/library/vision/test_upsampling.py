@@ -99,8 +99,8 @@ BREAKS: Mapping[str, Breaking] = {
     "extents after": lambda o, name: Break({name: (0,)}, "of at least 1"),
     "shape before": lambda o, name: Break({name: (2, 3)}, "of at least 1"),
     "planes": lambda o, name: Break(shape((2, 3), name), "(N, C"),
-    "shape is the extents that are wanted": lambda o, name: Break(shape((2, 3, 1), name), "wanted"),
-    "room for the extents that are wanted": lambda o, name: Break(shape((2, 3, 3), name), "or a longer one"),
+    "shape is the requested extents": lambda o, name: Break(shape((2, 3, 1), name), "wanted"),
+    "room for the requested extents": lambda o, name: Break(shape((2, 3, 3), name), "or a longer one"),
     **dict.fromkeys(
         ("same format as self", "same format as gradOut"),
         lambda o, name: Break({name: {"format": Format.FORMAT_ND}}, "format ACL_FORMAT_N"),
@@ -157,7 +157,7 @@ def _first(x: Any) -> Any:
     [o for o in upsampling.OPERATORS if _rank(o) > 1 and o.name != "upsample_nearest_exact2d_backward"],
     ids=lambda operator: str(operator.name),
 )
-def test_channels_come_last_where_the_format_says_so(operator: Operator) -> None:
+def test_channels_are_last_if_the_format_is_channels_last(operator: Operator) -> None:
     rank, call = _rank(operator), CALLS[operator.name](D.FLOAT)
     given, out = (next(p.name for p in operator.parameters if p.kind is kind) for kind in (Kind.INPUT, Kind.OUTPUT))
     product = next(each for each in (Product.ASCEND_950, Product.ATLAS_A2) if each in operator.support)
@@ -260,7 +260,7 @@ def test_formats_types_and_scales_that_some_functions_do_not_take(
 @pytest.mark.parametrize(
     ("name", "scales"), [("upsample_linear1d", {"scales": -1.0}), ("upsample_bicubic2d", {"scalesH": 0.0})]
 )
-def test_scales_that_are_none_and_any_on_ascend_950(name: str, scales: Mapping[str, float]) -> None:
+def test_accepted_scales_by_product(name: str, scales: Mapping[str, float]) -> None:
     arguments = described(CALLS[name](D.FLOAT))
     prepare(BY_NAME[name], arguments | scales, Product.ATLAS_A2)
     prepare(BY_NAME[name], arguments | dict.fromkeys(scales, 0.3), Product.ASCEND_950)

@@ -435,12 +435,12 @@ def _unpaired(call: Call) -> str | None:
         return None
     wanted = (*ropes, *(_ROPE_GRADIENTS if "dy" in call.arguments else ()))
     absent = next((name for name in wanted if not given(call, name)), None)
-    return absent and f"{absent}: expected a tensor beside those of rotary parts, got none"
+    return absent and f"{absent}: expected a tensor with rotary parts, got none"
 
 
 def _bf16(call: Call, name: str) -> str | None:
     got = call[name].dtype
-    return None if got == D.BF16 else f"expected data type ACL_BF16 beside {_ROPE}, got {got.c_name}"
+    return None if got == D.BF16 else f"expected data type ACL_BF16 with {_ROPE}, got {got.c_name}"
 
 
 def _rope_elements(call: Call, name: str) -> str | None:
@@ -453,7 +453,7 @@ def _rope_elements(call: Call, name: str) -> str | None:
 def _rope_shape(call: Call, name: str) -> str | None:
     of = "query" if name == _ROPE else _names(call).key
     expected, got = (*call[of].shape[:-1], call[_ROPE].shape[-1]), call[name].shape
-    return None if got == expected else f"expected shape {extents(expected)} (beside {of}), got {extents(got)}"
+    return None if got == expected else f"expected shape {extents(expected)} (with {of}), got {extents(got)}"
 
 
 def _rope_gradient_shape(call: Call, name: str) -> str | None:
@@ -463,7 +463,7 @@ def _rope_gradient_shape(call: Call, name: str) -> str | None:
 
 
 def _not_beside_ropes(call: Call, name: str) -> str | None:
-    return f"expected none beside {_ROPE}, got a tensor" if given(call, name) else None
+    return f"expected none with {_ROPE}, got a tensor" if given(call, name) else None
 
 
 def _mode_beside_ropes(call: Call) -> str | None:
@@ -473,12 +473,12 @@ def _mode_beside_ropes(call: Call) -> str | None:
 
 def _keep_beside_ropes(call: Call) -> str | None:
     got = call["keepProb"]
-    return f"keepProb: expected 1 beside {_ROPE}, got {got}" if got < 1 else None
+    return f"keepProb: expected 1 with {_ROPE}, got {got}" if got < 1 else None
 
 
 def _mask_beside_ropes(call: Call) -> str | None:
     name = "attenMaskOptional"
-    return None if given(call, name) else f"{name}: expected a mask beside {_ROPE}, got none"
+    return None if given(call, name) else f"{name}: expected a mask with {_ROPE}, got none"
 
 
 def _rope_checks(names: _Names, gradients: Collection[str]) -> tuple[Check, ...]:
@@ -494,7 +494,7 @@ def _rope_checks(names: _Names, gradients: Collection[str]) -> tuple[Check, ...]
             each("elements of a rotary part", ropes, _rope_elements, code),
             rule("goes with rotary parts: sparseMode", _mode_beside_ropes, code),
             rule("masked: attenMaskOptional", _mask_beside_ropes, null),
-            each("none beside rotary parts", (names.bias, "dropMaskOptional"), _not_beside_ropes, code),
+            each("none with rotary parts", (names.bias, "dropMaskOptional"), _not_beside_ropes, code),
             rule("no dropout: keepProb", _keep_beside_ropes, code),
             each("shape of a rotary part", ropes, _rope_shape, ACLNN_ERR_INNER_TILING_ERROR),
             *([each("shape of its gradient", tuple(gradients), _rope_gradient_shape)] if gradients else []),
@@ -504,7 +504,7 @@ def _rope_checks(names: _Names, gradients: Collection[str]) -> tuple[Check, ...]
 
 def _short_query(call: Call, name: str) -> str | None:
     got = call["query"].dtype
-    return f"expected none beside query of {got.c_name}, got a tensor" if got == D.FLOAT and given(call, name) else None
+    return f"expected none with query of {got.c_name}, got a tensor" if got == D.FLOAT and given(call, name) else None
 
 
 def _positive(call: Call) -> str | None:

@@ -166,7 +166,7 @@ def _key(call: Call) -> str | None:
         return None
     return (
         "key: expected samples as query has, a divisor of its heads, and heads of 64 or 128 elements as its, "
-        f"got {extents(got)} beside {extents(query)}"
+        f"got {extents(got)} and {extents(query)}"
     )
 
 

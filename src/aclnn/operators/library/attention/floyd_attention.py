@@ -153,9 +153,9 @@ def _shapes(mask: Check, statistics: tuple[str, str], attention: tuple[str, ...]
     return (
         dims_between(5, 5, "query", "key1"),
         rule("extents with a kernel: query", _query),
-        rule("beside query: key1", _first_key),
+        rule("with query: key1", _first_key),
         same_shape("value1", "key1"),
-        shape_is("beside query", _second_key_shape, "key2"),
+        shape_is("with query", _second_key_shape, "key2"),
         same_shape("value2", "key2"),
         mask,
         shape_is("eight for each query", _statistic_shape, *statistics),

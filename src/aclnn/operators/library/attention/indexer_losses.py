@@ -236,7 +236,7 @@ def _indexer(names: _Names) -> tuple[Check, ...]:
         if got[-1] == _INDEX_ELEMENTS and got[-2] in allowed:
             return None
         expected = f"{listing(map(str, sorted(allowed)))} heads of {_INDEX_ELEMENTS} elements"
-        return f"{query}: expected {expected}, got {extents(got)} beside keys {extents(keys)}"
+        return f"{query}: expected {expected}, got {extents(got)} and keys {extents(keys)}"
 
     def one_key(call: Call) -> str | None:
         got, queries = call[key].shape, call[query].shape
@@ -279,11 +279,11 @@ def _attention(names: _Names, elements: int) -> tuple[Check, ...]:
     def rope(call: Call, name: str) -> str | None:
         of = ("query", "key")[names.ropes.index(name)]
         expected, got = (*call[of].shape[:-1], _ROPE), call[name].shape
-        return None if got == expected else f"expected shape {extents(expected)} (beside {of}), got {extents(got)}"
+        return None if got == expected else f"expected shape {extents(expected)} (with {of}), got {extents(got)}"
 
     def both(call: Call) -> str | None:
         absent = [name for name in names.ropes if call[name] is None]
-        return f"{absent[0]}: expected a tensor beside the other one, got null" if len(absent) == 1 else None
+        return f"{absent[0]}: expected a tensor with the other one, got null" if len(absent) == 1 else None
 
     def statistic(call: Call) -> tuple[int, ...]:
         *tokens, heads, _ = call["query"].shape
@@ -295,7 +295,7 @@ def _attention(names: _Names, elements: int) -> tuple[Check, ...]:
         rule("heads of attention: query", query),
         shape_is("heads for each key", key, "key"),
         rule(f"both or none: {names.ropes[0]}", both),
-        each("beside a head", names.ropes, rope),
+        each("with a head", names.ropes, rope),
         *(same_dtype(name, "query") for name in names.ropes),
         shape_is("one for each head of attention", statistic, *_STATISTICS),
         *(same_shape(out, of) for out, of in zip(names.gradients, names.indexer, strict=True)),

@@ -383,11 +383,11 @@ def _prefixes(call: Call) -> str | None:
     key, value = _PREFIXES
     if given(call, key) != given(call, value):
         missing, other = (value, key) if given(call, key) else (key, value)
-        return f"{missing}: expected a tensor (beside {other}), got none"
+        return f"{missing}: expected a tensor (with {other}), got none"
     if not given(call, key):
         return None
     if _is_paged(call) or len(call["key"]) > 1 or any(given(call, name) for name in _PADDINGS):
-        return f"{key}: expected none beside pages, padding or several tensors of keys, got a tensor"
+        return f"{key}: expected none with pages, padding or several tensors of keys, got a tensor"
     layout, got = _page_layout(call), call[key].shape
     free = dict(zip(layout, got, strict=False))
     sizes = dict(zip(layout, call["key"][0].shape, strict=True)) | {"B": 1, "S": free.get("S", 0)}
@@ -423,7 +423,7 @@ def _pages(call: Call) -> str | None:
     if got != size:
         return f"blockSize: expected {size} (the tokens in a block of key), got {got}"
     if not call[_LENGTHS[1]]:
-        return f"{_LENGTHS[1]}: expected the lengths of sequences (beside {_TABLE}), got none"
+        return f"{_LENGTHS[1]}: expected the lengths of sequences (with {_TABLE}), got none"
     return None
 
 
@@ -458,7 +458,7 @@ def _room(call: Call) -> str | None:
 def _padding(call: Call, name: str) -> str | None:
     if call[name].size and call[name].shape != (1,):
         return f"expected shape [1], got {extents(call[name].shape)}"
-    return f"expected none beside {_TABLE}, got a tensor" if _is_paged(call) and not _is_single(call) else None
+    return f"expected none with {_TABLE}, got a tensor" if _is_paged(call) and not _is_single(call) else None
 
 
 def _dequantization(call: Call) -> str | None:
@@ -537,14 +537,14 @@ def _slopes(call: Call) -> str | None:
     if list(queries) != list(keys):
         return f"{_BIAS}: expected as many keys as queries (pseType {kind}), got {keys} and {queries}"
     beside = next((name for name in (*_PADDINGS, *_PREFIXES) if given(call, name)), None)
-    return None if beside is None else f"{_BIAS}: expected no slopes beside {beside}, got pseType {kind}"
+    return None if beside is None else f"{_BIAS}: expected no slopes with {beside}, got pseType {kind}"
 
 
 def _slope_type(call: Call, name: str) -> str | None:
     got = call[name].dtype
     if got == D.FLOAT or not _has_slopes(call):
         return None
-    return f"expected data type ACL_FLOAT beside pseType {call['pseType']}, got {got.c_name}"
+    return f"expected data type ACL_FLOAT with pseType {call['pseType']}, got {got.c_name}"
 
 
 def _starts(call: Call) -> str | None:
@@ -560,11 +560,11 @@ def _sink(call: Call) -> str | None:
     if got != expected:
         return f"{_SINK}: expected shape {extents(expected)} (a number a head), got {extents(got)}"
     if _sizes(call)["D"] not in _SUNK:
-        return f"{_SINK}: expected none beside heads of {_sizes(call)['D']} elements, got a tensor"
+        return f"{_SINK}: expected none with heads of {_sizes(call)['D']} elements, got a tensor"
     if _is_latest(call) and call["innerPrecise"]:
-        return f"{_SINK}: expected none beside an innerPrecise of {call['innerPrecise']}, got a tensor"
+        return f"{_SINK}: expected none with an innerPrecise of {call['innerPrecise']}, got a tensor"
     beside = next((name for name in (_BIAS, *_PADDINGS, *_PREFIXES) if given(call, name)), None)
-    return None if beside is None else f"{_SINK}: expected none beside {beside}, got a tensor"
+    return None if beside is None else f"{_SINK}: expected none with {beside}, got a tensor"
 
 
 def _attention_shape(call: Call) -> Shape:
@@ -608,7 +608,7 @@ _PARAMETERS = (
     optional_in(_PREFIXES[1], "the values of the shared prefix"),
     _lengths_of(_PREFIX_LENGTH, "the length of the shared prefix"),
     *(optional_in(name, _UNUSED) for name in (*_ROTARY, _QUERY_SCALE)),
-    optional_in(_SINK, "a score a head beside those of its keys, with a value of 0"),
+    optional_in(_SINK, "one score per head in addition to those of its keys, with value 0"),
     _lengths_of(_STARTS[0], "the place of the first query, where there are slopes"),
     _lengths_of(_STARTS[1], "the place of the first key"),
     attribute("numHeads", Kind.INT64, "heads of query"),
@@ -644,7 +644,7 @@ def _checks(
     yield present("query", "key", "value", "inputLayout", "attentionOut")
     yield rule("as many tensors: key, value", _pairs, unpaired)
     yield each_of("no null among them", ("key", "value"), not_null, ACLNN_ERR_PARAM_NULLPTR)
-    yield rule("wanted: softmaxLse", _statistic, ACLNN_ERR_PARAM_NULLPTR)
+    yield rule("requested: softmaxLse", _statistic, ACLNN_ERR_PARAM_NULLPTR)
     yield public_format("query", _BIAS, _MASK, "attentionOut")
     yield each_of("no private format each", ("key", "value"), public, ACLNN_ERR_PARAM_INVALID)
     yield dtype_in(_TYPES, "query")
@@ -820,7 +820,7 @@ OPERATORS = (
                 one_of("pseType", 0, SLOPES, ROOTS),
                 rule(f"slopes: {_BIAS}", _slopes),
                 rule(f"distance: {_STARTS[1]}", _starts),
-                rule("beside preTokens: nextTokens", _tokens),
+                rule("with preTokens: nextTokens", _tokens),
             ),
             further_types=(each("data type of slopes", (_BIAS,), _slope_type),),
             unpaired=ACLNN_ERR_INNER_TILING_ERROR,

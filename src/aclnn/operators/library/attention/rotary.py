@@ -200,7 +200,7 @@ def _arranged(call: Call) -> str | None:
         return None
     return (
         f"cos: expected extents of {name} in S or T and D, else those or 1, for fewer than {_FEW} samples and heads "
-        f"({listing(layouts)}, mode {call['mode']}), got {extents(got)} beside {extents(shape)}"
+        f"({listing(layouts)}, mode {call['mode']}), got {extents(got)} and {extents(shape)}"
     )
 
 
@@ -224,7 +224,7 @@ def _checks(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> tuple[Check, .
             dims_between(3, 4, first, "cos"),
             same_shape("sin", "cos"),
             *(same_shape(name, first) for name in (*given, out)),
-            *restricted("beside xOptional", _has_x, *(same_shape(name, "cos") for name in gradients)),
+            *restricted("with xOptional", _has_x, *(same_shape(name, "cos") for name in gradients)),
             rule(f"whole pairs: {first}", _elements),
             *on(CLASS_950, rule("broadcasts: cos", _broadcasts)),
             *elsewhere(CLASS_950, rule("arrangement: cos", _arranged)),
@@ -299,7 +299,7 @@ def _apply(name: str, summary: str, *mode: Parameter) -> Operator:
         name=name,
         function=camel(name),
         summary=summary,
-        formula="queryRef = queryRef * cos + rotated(queryRef) * sin; keyRef alike",
+        formula="queryRef = queryRef * cos + rotated(queryRef) * sin; the same for keyRef",
         parameters=(
             tensor_out("queryRef", "the queries, rotated in place"),
             tensor_out("keyRef", "the keys, rotated in place"),
@@ -517,7 +517,7 @@ OPERATORS = (
             lambda product: [(d,) * 4 for d in (FLOATING if product in CLASS_950 else (D.FLOAT16, D.BF16))],
             dims_between(4, 4, "x", "cos"),
             rule("columns of a head: x", _turned_columns),
-            each("beside x", ("cos",), _beside_heads),
+            each("with x", ("cos",), _beside_heads),
             same_shape("sin", "cos"),
             same_shape("out", "x"),
         ),

@@ -23,7 +23,7 @@ _BLOCK = 1 << 19
 ALL, GIVEN, LEFT, RIGHT, BAND, PREFIX, SHORT_PREFIX, LAST_BAND, FIRST_BAND = range(9)
 """Values of sparseMode: which scores are masked."""
 ADD_FIRST, SLOPES, ROOTS = 1, 2, 3
-"""Values of pseType, beside 0: bias added before scaling; ALiBi bias of distances, or of their square roots."""
+"""Values of pseType, with 0: bias added before scaling; ALiBi bias of distances, or of their square roots."""
 
 
 class Form(NamedTuple):

@@ -116,7 +116,7 @@ def _heads(call: Call) -> str | None:
         return None
     return (
         f"headNum: expected the heads of query, at most {_MOST_SHARED} times those of key, "
-        f"got {call['headNum']} beside {heads} and {shared}"
+        f"got {call['headNum']} and {heads} and {shared}"
     )
 
 

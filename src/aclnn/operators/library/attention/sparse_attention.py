@@ -335,7 +335,7 @@ def _statistic_shape(call: Call) -> tuple[int, ...]:
 def _beside(call: Call, name: str) -> str | None:
     of, got = "query" if name == _ROPES[0] else "key", call[name].shape
     expected = (*call[of].shape[:-1], _ROPE)
-    return None if got == expected else f"expected shape {extents(expected)} (beside {of}), got {extents(got)}"
+    return None if got == expected else f"expected shape {extents(expected)} (with {of}), got {extents(got)}"
 
 
 def _returns_statistics(call: Call) -> bool:
@@ -414,7 +414,7 @@ def _forward(name: str, has_sinks: bool) -> Operator:
                 *(_elements_are(_ELEMENTS, each) for each in ("query", "key")),
                 _heads_of(range(1, _MOST_HEADS + 1)),
                 shape_is("that of key", _key_shape, "value"),
-                each("beside a head", _ROPES, _beside),
+                each("with a head", _ROPES, _beside),
                 _numbers(_PAGED),
                 shape_is("that of query", _query_shape, "attentionOut"),
                 *restricted(
@@ -507,12 +507,12 @@ def _unpaired(call: Call) -> str | None:
     if not any(call[name] is not None for name in _ROPES):
         return None
     absent = next((name for name in names if call[name] is None), None)
-    return absent and f"{absent}: expected a tensor beside those of rotary parts, got null"
+    return absent and f"{absent}: expected a tensor with rotary parts, got null"
 
 
 def _value_gradient(call: Call) -> str | None:
     if call["value"] is not None:
-        return None if call["dValueOut"] is not None else "dValueOut: expected an object beside value, got null"
+        return None if call["dValueOut"] is not None else "dValueOut: expected an object with value, got null"
     return "dValueOut: expected null without value, got a tensor" if given(call, "dValueOut") else None
 
 
@@ -537,7 +537,7 @@ def _attention_shape(call: Call) -> tuple[int, ...]:
 def _rope_of(name: str) -> Check:
     """Require the gradient of a rotary part, where one is given, to have its shape."""
     of = _ROPES[_ROPE_GRADIENTS.index(name)]
-    return only_if(same_shape(name, of), f"beside {of}", lambda call: call[of] is not None)
+    return only_if(same_shape(name, of), f"with {of}", lambda call: call[of] is not None)
 
 
 def _gradient() -> Operator:
@@ -601,7 +601,7 @@ def _gradient() -> Operator:
                     _heads_of(heads_950),
                     rule("as key: value", _value_shape),
                     rule(f"all or none: {_ROPES[0]}", _unpaired),
-                    each("beside a head", _ROPES, _beside),
+                    each("with a head", _ROPES, _beside),
                     _numbers(sequences),
                     shape_is("of the attention", _attention_shape, "dOut", "out"),
                     shape_is("one for each head", _statistic_shape, *_STATISTICS),

@@ -122,7 +122,7 @@ def _advance(name: str, *drafts: Parameter) -> Operator:
         "inputPositions[i]; rows without a query: 0, 0, as before, -1"
         + (
             "; with specToken: inputTokens[i] = the last of sampledTokenIds[i] before -1, specToken[i], inputPositions "
-            "+= acceptedNum + 1, seqLens = inputPositions + 1, slotMapping alike with blockTables[i, p / blockSize]"
+            "+= acceptedNum + 1, seqLens = inputPositions + 1, slotMapping likewise from blockTables[i, p / blockSize]"
             if drafts
             else ""
         ),

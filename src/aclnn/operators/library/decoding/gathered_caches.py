@@ -116,7 +116,7 @@ OPERATORS = (
         function=camel("gather_pa_kv_cache"),
         summary="Gather the keys and values of sequences from paged caches.",
         formula="keyRef[token j of sequence i] = keyCache[blockTables[i, (j + seqOffsetOptional[i]) / tokens of a "
-        "block], j % tokens of a block], zeros where there is no such block; valueRef alike",
+        "block], j % tokens of a block], zeros where there is no such block; the same for valueRef",
         parameters=(
             tensor_in("keyCache", "(blocks, tokens, heads, numbers), or (blocks, columns, tokens, width) with PA_NZ"),
             tensor_in("valueCache", "as keyCache"),

@@ -152,7 +152,7 @@ def _with_scale(call: Call, cache: str) -> str | None:
         if call[cache].dtype != call["kv"].dtype:
             return f"expected ACL_INT8 or {call['kv'].dtype.c_name} (that of kv), got {call[cache].dtype.c_name}"
         unused = [name for name in (scale, offset) if call[name] is not None]
-        return f"expected ACL_INT8 beside {unused[0]}, got {call[cache].dtype.c_name}" if unused else None
+        return f"expected ACL_INT8 with {unused[0]}, got {call[cache].dtype.c_name}" if unused else None
     if call[scale] is None:
         return f"expected {call['kv'].dtype.c_name} (that of kv) without {scale}, got ACL_INT8"
     if call.product in CLASS_950 or _apart(call) or _mode(call) != _OF_SAMPLES:
@@ -314,7 +314,7 @@ def _operator(name: str, *values: Parameter) -> Operator:
             dims_between(4, 4, "kv", "cos", *_CACHES),
             dims_between(1, 1, "gamma"),
             rule("heads: kv", _one_head),
-            *(rule(f"beside keys: {value.name}", _beside_keys) for value in values),
+            *(rule(f"with keys: {value.name}", _beside_keys) for value in values),
             rule("pairs to turn: kv", _pairs_to_turn),
             *elsewhere(CLASS_950, rule("columns: kv", _fixed_columns)),
             rule("whole columns: kv", _whole_columns),

@@ -103,7 +103,7 @@ def _narrow_keys(call: Call) -> str | None:
     key, value = call["key"].dtype, call["value"].dtype
     if value != D.INT8 or key == D.INT8:
         return None
-    return f"value: expected another data type beside {key.c_name} on {call.product.title}, got {value.c_name}"
+    return f"value: expected another data type with {key.c_name} on {call.product.title}, got {value.c_name}"
 
 
 def _size(call: Call) -> int:
@@ -237,7 +237,7 @@ def _with_scale(call: Call, name: str) -> str | None:
     if call[name].dtype == D.INT8:
         return None if call[scale] is not None else f"expected {call['qkv'].dtype.c_name} without {scale}, got ACL_INT8"
     unused = given(call, scale, offset)
-    return f"expected ACL_INT8 beside {unused[0]}, got {call[name].dtype.c_name}" if unused else None
+    return f"expected ACL_INT8 with {unused[0]}, got {call[name].dtype.c_name}" if unused else None
 
 
 def _cache_type(call: Call, name: str) -> str | None:
@@ -280,7 +280,7 @@ OPERATORS = (
         function=camel("scatter_pa_kv_cache"),
         summary="Write keys and values of tokens to slots of paged caches.",
         formula="keyCacheRef[slotMapping[i] / tokens of a block, slotMapping[i] % tokens of a block] = key[i], "
-        "valueCacheRef alike; a slot below 0 takes nothing",
+        "valueCacheRef likewise; a slot below 0 takes nothing",
         parameters=(
             tensor_in("key", "(tokens, heads, numbers)"),
             tensor_out(

@@ -239,7 +239,7 @@ def _checks(version: int) -> tuple[Check, ...]:
         *rank_checks(version == 1, special=version > 2),
         rule("known on the product: quantMode", _mode),
         one_of("expertTokenNumsType", 0, 1),
-        rule(f"beside its quantMode: {names.scales}", _scaled),
+        rule(f"with its quantMode: {names.scales}", _scaled),
         rule(f"stored for its quantMode: {names.rows}", _stored),
         *((null(*null_ones),) if null_ones else ()),
         *(on(MODERN - CLASS_950, null(names.performance)) if version > 3 else ()),

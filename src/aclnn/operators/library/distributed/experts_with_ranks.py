@@ -70,7 +70,7 @@ def _has_name(call: Call) -> str | None:
 def _all_or_none(call: Call) -> str | None:
     there = given(call, *_SHARED)
     missing = [name for name in _SHARED if name not in there]
-    return f"{missing[0]}: expected a tensor beside {there[0]}, got null" if there and missing else None
+    return f"{missing[0]}: expected a tensor with {there[0]}, got null" if there and missing else None
 
 
 def _permuted(call: Call) -> str | None:

@@ -105,7 +105,7 @@ def _scale_type(call: Call) -> str | None:
     allowed: Collection[D] = (D.BF16,) if residual == D.BF16 else BITS
     if got in allowed:
         return None
-    return f"{SCALE}: expected {listing(each.c_name for each in allowed)} beside {residual.c_name}, got {got.c_name}"
+    return f"{SCALE}: expected {listing(each.c_name for each in allowed)} with {residual.c_name}, got {got.c_name}"
 
 
 def _columns(call: Call) -> tuple[int]:
@@ -217,7 +217,7 @@ _FORMS = (
             dtype_in((D.INT32,), "bias"),
             dtype_in(HALVES, "residual"),
             dtype_in((*BITS, D.BF16), SCALE),
-            rule(f"type beside residual: {SCALE}", _scale_type),
+            rule(f"type with residual: {SCALE}", _scale_type),
         ),
         (each("factors of columns", (SCALE,), scale_shape), LAID),
         _integers,

@@ -382,13 +382,13 @@ def _type_of_integers(call: Call, name: str) -> str | None:
         allowed = dict.fromkeys([x1] if name == "output" else [x1, D.FLOAT])
     if got in allowed:
         return None
-    return f"expected data type {listing(dtype.c_name for dtype in allowed)} beside {x1.c_name}, got {got.c_name}"
+    return f"expected data type {listing(dtype.c_name for dtype in allowed)} with {x1.c_name}, got {got.c_name}"
 
 
 def _scales(call: Call, name: str) -> str | None:
     x1, got = call["x1"].dtype, call[name]
     if x1 != D.INT8:
-        return f"expected null beside {x1.c_name}, got a tensor"
+        return f"expected null with {x1.c_name}, got a tensor"
     of_rows = name == "x1Scale"
     with_bits = not of_rows and call["output"].dtype == D.FLOAT16
     allowed = (D.FLOAT, D.INT64) if with_bits else (D.FLOAT,)
@@ -400,7 +400,7 @@ def _scales(call: Call, name: str) -> str | None:
 
 def _has_scales(call: Call) -> str | None:
     missing = call["x1"].dtype == D.INT8 and call["x2Scale"] is None
-    return "x2Scale: expected factors beside ACL_INT8, got null" if missing else None
+    return "x2Scale: expected factors with ACL_INT8, got null" if missing else None
 
 
 def _empty(call: Call, name: str) -> str | None:
@@ -417,7 +417,7 @@ def _types_of(integers: Collection[D], output: Sequence[str]) -> tuple[Check, ..
         dtype_in((*HALVES, D.FLOAT), "bias"),
         rule("computed: x1", _uncomputed, ACLNN_ERR_INNER_NULLPTR),
         *on(CLASS_950, *(same_dtype(name, "x1") for name in ("x2", "output", "bias"))),
-        *in_tiling(*elsewhere(CLASS_950, same_dtype("x2", "x1"), each("type beside x1", output, _type_of_integers))),
+        *in_tiling(*elsewhere(CLASS_950, same_dtype("x2", "x1"), each("type with x1", output, _type_of_integers))),
     )
 
 
@@ -526,7 +526,7 @@ def _second(call: Call) -> Shape:
 
 def _turned_once(call: Call) -> str | None:
     twice = call["transposeX2"] and call["x2"].is_transposed
-    return "transposeX2: expected false beside a transposed x2, got true" if twice else None
+    return "transposeX2: expected false with a transposed x2, got true" if twice else None
 
 
 def _untouched(call: Call) -> str | None:
@@ -540,7 +540,7 @@ def _bias_beside(call: Call, name: str) -> str | None:
     allowed = (x1, D.FLOAT) if call.product in CLASS_950 else (D.FLOAT if x1 == D.BF16 else x1,)
     if got in allowed:
         return None
-    return f"expected data type {listing(dtype.c_name for dtype in allowed)} beside {x1.c_name}, got {got.c_name}"
+    return f"expected data type {listing(dtype.c_name for dtype in allowed)} with {x1.c_name}, got {got.c_name}"
 
 
 def _axes(*expected: int) -> Check:

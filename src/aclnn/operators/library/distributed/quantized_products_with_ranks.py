@@ -79,10 +79,10 @@ def _scale_type(name: str, rows: str) -> Check:
         allowed: Collection[D] = (D.BF16,) if output == D.BF16 else (D.FLOAT,) if of_rows else BITS
         if got in allowed:
             return None
-        expected, beside = listing(each.c_name for each in allowed), f" beside {rows}" if of_rows else ""
+        expected, beside = listing(each.c_name for each in allowed), f" with {rows}" if of_rows else ""
         return f"{name}: expected {expected} for {output.c_name}{beside}, got {got.c_name}"
 
-    return rule(f"type beside output: {name}", violation)
+    return rule(f"type with output: {name}", violation)
 
 
 def scale_shape(call: Call, name: str) -> str | None:
@@ -109,7 +109,7 @@ def _pair(call: Call) -> str | None:
         return None
     for name, other in (_SENT, _SENT[::-1]):
         if call[name] is None:
-            return f"{name}: expected factors beside {other}, got null"
+            return f"{name}: expected factors with {other}, got null"
     if len(first.shape) == len(second.shape):
         return None
     return f"{_SENT[1]}: expected {len(first.shape)} dimensions (as {_SENT[0]}), got {len(second.shape)}"

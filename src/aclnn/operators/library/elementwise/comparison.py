@@ -227,7 +227,7 @@ _BOOLEAN = rule(
 )
 
 
-def _told(
+def _predicate(
     name: str,
     words: str,
     summary: str,
@@ -371,8 +371,8 @@ OPERATORS = (
             const=name in ("eq", "lt"),
         )
     ),
-    _told("is_finite", "neither infinite nor NaN", "Tell finite numbers from others.", np.isfinite, "isfinite"),
-    _told(
+    _predicate("is_finite", "neither infinite nor NaN", "Tell finite numbers from others.", np.isfinite, "isfinite"),
+    _predicate(
         "is_inf",
         "infinite",
         "Find infinities of either sign.",
@@ -382,7 +382,7 @@ OPERATORS = (
         too_many_dims=ACLNN_ERR_INNER_TILING_ERROR,
     ),
     *(
-        _told(
+        _predicate(
             f"is_{name}_inf",
             words,
             f"Find {sign} infinities.",
@@ -393,7 +393,7 @@ OPERATORS = (
         )
         for name, words, sign, number in (("pos", "inf", "positive", np.inf), ("neg", "-inf", "negative", -np.inf))
     ),
-    _told(
+    _predicate(
         "signbit",
         "negative, or -0",
         "Test elements for a set sign bit.",

@@ -72,12 +72,12 @@ def _cast_dtype(call: Call) -> str | None:
 def _pair(call: Call) -> str | None:
     source, target = call["self"].dtype, call["out"].dtype
     if source in FOUR_BITS and target not in _BESIDE_FOUR_BITS:
-        return f"out: expected a floating data type beside {source.c_name}, got {target.c_name}"
+        return f"out: expected a floating data type with {source.c_name}, got {target.c_name}"
     allowed = {D.INT4: (D.INT32,), **dict.fromkeys(FOUR_BITS, _BESIDE_FOUR_BITS)}.get(target)
     if allowed is None or source in allowed:
         return None
     named = listing(dtype.c_name for dtype in allowed)
-    return f"self: expected data type {named} beside {target.c_name}, got {source.c_name}"
+    return f"self: expected data type {named} with {target.c_name}, got {source.c_name}"
 
 
 def _of_four_bits(call: Call) -> bool:
@@ -93,7 +93,7 @@ def _pairs(call: Call) -> str | None:
     shape = call["self"].shape
     if shape and shape[-1] % 2 == 0:
         return None
-    return f"self: expected an even last dimension beside four bits, got {extents(shape)}"
+    return f"self: expected an even last dimension with four-bit types, got {extents(shape)}"
 
 
 def _cast(call: Call) -> Library | None:
@@ -188,7 +188,7 @@ OPERATORS = (
             limited_dims("self"),
             same_shape("out", "self"),
             *restricted(
-                "beside four bits",
+                "with four-bit types",
                 _of_four_bits,
                 each("contiguous", ("self", "out"), _together),
                 rule("even last dimension: self", _pairs, ACLNN_ERR_INNER_TILING_ERROR),

@@ -107,9 +107,9 @@ def _beside(first: str, number: Parameter, float_on_950: bool = False) -> Check:
             taken = (*taken, D.FLOAT)
         if got in taken:
             return None
-        return f"{name}: expected data type {listing(d.c_name for d in taken)} beside {dtype.c_name}, got {got.c_name}"
+        return f"{name}: expected data type {listing(d.c_name for d in taken)} with {dtype.c_name}, got {got.c_name}"
 
-    return rule(f"data type beside {first}: {name}", violation)
+    return rule(f"data type with {first}: {name}", violation)
 
 
 #: Largest numbers.
@@ -344,7 +344,7 @@ def _converted(call: Call) -> str | None:
     source, target = call["x"][0].dtype, call["out"][0].dtype
     if source == target or {source, target} in ({D.FLOAT, D.FLOAT16}, {D.FLOAT, D.BF16}):
         return None
-    return f"out: expected data type {source.c_name} (that of x), or float32 beside 16 bits, got {target.c_name}"
+    return f"out: expected data type {source.c_name} (that of x), or float32 with 16 bits, got {target.c_name}"
 
 
 _COPY = replace(

@@ -101,7 +101,7 @@ def _scale_dtype(call: Call, name: str) -> str | None:
     allowed, got = dict.fromkeys((call["self"].dtype, D.FLOAT)), call[name].dtype
     if got in allowed:
         return None
-    return f"expected data type {listing(dtype.c_name for dtype in allowed)} beside self, got {got.c_name}"
+    return f"expected data type {listing(dtype.c_name for dtype in allowed)} with self, got {got.c_name}"
 
 
 def _dims(call: Call) -> str | None:
@@ -214,7 +214,7 @@ OPERATORS = (
             dtype_in({D.INT8}, "y"),
             is_dtype("dstType", "y"),
             dtype_in({D.FLOAT}, _FOUND),
-            each("data type beside self", (_SCALE,), _scale_dtype),
+            each("data type with self", (_SCALE,), _scale_dtype),
             rule("dimensions of a mode: self", _dims),
             no_zero_dims("self"),
             each("one factor or a row", (_SCALE,), _scale_shape),

@@ -87,9 +87,9 @@ def _mask_shape(call: Call) -> str | None:
 def _given_beside(name: str, *others: str) -> Check:
     def violation(call: Call) -> str | None:
         beside = next((other for other in others if call[other] is not None), None)
-        return f"{name}: expected an object beside {beside}, got null" if call[name] is None and beside else None
+        return f"{name}: expected an object with {beside}, got null" if call[name] is None and beside else None
 
-    return rule(f"beside the others: {name}", violation)
+    return rule(f"with the others: {name}", violation)
 
 
 def _work(call: Call) -> Library | None:

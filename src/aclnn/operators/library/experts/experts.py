@@ -224,7 +224,7 @@ def _unpermute_grad_work(call: Call) -> Library | None:
 
 def _beside_probs(call: Call) -> str | None:
     missing = call[_PERMUTED] is None and call[_PROBS] is not None
-    return f"{_PERMUTED}: expected an object beside {_PROBS}, got null" if missing else None
+    return f"{_PERMUTED}: expected an object with {_PROBS}, got null" if missing else None
 
 
 def _as_probs(call: Call, name: str) -> str | None:
@@ -350,7 +350,7 @@ OPERATORS = (
             ("unpermutedTokensGrad", "sortedIndices"),
             ("permutedTokensGradOut", "probsGradOut"),
             lambda product: [(d, D.INT32, d, probs) for d in FLOATING for probs in FLOATING],
-            rule(f"beside probsOptional: {_PERMUTED}", _beside_probs),
+            rule(f"with probsOptional: {_PERMUTED}", _beside_probs),
             dims_between(2, 2, "permutedTokensGradOut"),
             *_OF_PROBS,
             shape_is(

@@ -210,7 +210,7 @@ def _smoothing(call: Call) -> str | None:
     deq = call[_PRODUCT_SCALES[0]].dtype
     if deq in (*_BITS, D.BF16):
         return None
-    return f"{_PRODUCT_SCALES[0]}: expected no scales of ACL_FLOAT beside a scale for each column, got {deq.c_name}"
+    return f"{_PRODUCT_SCALES[0]}: expected no scales of ACL_FLOAT with a scale for each column, got {deq.c_name}"
 
 
 def _offset_shape(call: Call) -> str | None:
@@ -221,7 +221,7 @@ def _offset_shape(call: Call) -> str | None:
 def _bias_dtype(call: Call, name: str) -> str | None:
     expected = {D.FLOAT16: D.FLOAT16, D.BF16: D.FLOAT, D.INT8: D.INT32}[call["x"].dtype]
     got = call[name].dtype
-    return None if got == expected else f"expected data type {expected.c_name} beside such x, got {got.c_name}"
+    return None if got == expected else f"expected data type {expected.c_name} with such x, got {got.c_name}"
 
 
 def _deq_dtype(call: Call, name: str) -> str | None:
@@ -238,7 +238,7 @@ def _weight_dtype(call: Call) -> str | None:
     if got in allowed:
         return None
     names = listing(dtype.c_name for dtype in allowed)
-    return f"weight1: expected data type {names} beside {x.c_name}, got {got.c_name}"
+    return f"weight1: expected data type {names} with {x.c_name}, got {got.c_name}"
 
 
 def _result_dtype(call: Call) -> str | None:
@@ -247,7 +247,7 @@ def _result_dtype(call: Call) -> str | None:
     if got in allowed:
         return None
     names = listing(dtype.c_name for dtype in allowed)
-    return f"y: expected data type {names} beside x of {x.c_name}, got {got.c_name}"
+    return f"y: expected data type {names} with x of {x.c_name}, got {got.c_name}"
 
 
 def _is_quantized(call: Call) -> bool:
@@ -281,7 +281,7 @@ def _halves(call: Call, name: str) -> str | None:
 
 def _no_experts(call: Call) -> str | None:
     got = _experts(call)
-    return f"{_TOKENS}: expected no experts beside such an activation or product, got {got}" if got else None
+    return f"{_TOKENS}: expected no experts with such an activation or product, got {got}" if got else None
 
 
 def _no_gate(call: Call) -> str | None:
@@ -301,7 +301,7 @@ def _precision(call: Call) -> str | None:
 
 def _unused(call: Call, name: str) -> str | None:
     used = _QUANTIZING if _is_quantized(call) else _RESTORING if _is_restored(call) else ()
-    return None if name in used else "expected null beside such x and weights, got a tensor"
+    return None if name in used else "expected null with such x and weights, got a tensor"
 
 
 def _read(stored: Any, tensor: Any) -> Any:
@@ -378,7 +378,7 @@ def _feed_forward(version: int) -> Operator:
     function = "aclnnFFN" + (f"V{version}" if version > 1 else "")
     products = A2_CLASS if version == 1 else A2_CLASS | _INFERENCE
     kind = Kind.INPUT if version == 3 else Kind.INT_ARRAY
-    later = (attribute(_BY_ENDS, Kind.BOOL, "true: experts' rows are told by their ends"),) if version > 1 else ()
+    later = (attribute(_BY_ENDS, Kind.BOOL, "true: cumulative row counts of the experts"),) if version > 1 else ()
     nowhere = with_code(ACLNN_ERR_PARAM_INVALID, KERNEL_OF_THE_PRODUCT) if version == 1 else ()
     of_tokens = (dtype_in({D.INT64}, _TOKENS), dims_between(1, 1, _TOKENS)) if version == 3 else ()
     return Operator(
@@ -399,7 +399,7 @@ def _feed_forward(version: int) -> Operator:
             *(optional_in(name, "factors of a weight of integers") for name in _WEIGHT_SCALES),
             *(optional_in(name, "added to the weight before") for name in _WEIGHT_OFFSETS),
             constant_text("activation", "fastgelu, relu, silu, gelu, geglu, swiglu or reglu"),
-            attribute("innerPrecise", Kind.INT64, "0: for precision, 1: for speed; computed alike"),
+            attribute("innerPrecise", Kind.INT64, "0: for precision, 1: for speed; computed the same"),
             *later,
             tensor_out("y", "the result", const=True),
         ),
@@ -427,16 +427,16 @@ def _feed_forward(version: int) -> Operator:
                 rule(f"no experts: {_TOKENS}", _no_experts),
             ),
             dtype_in({*_FLOATS, D.INT8}, "x"),
-            rule("data type beside x: y", _result_dtype),
-            rule("data type beside x: weight1", _weight_dtype),
+            rule("data type with x: y", _result_dtype),
+            rule("data type with x: weight1", _weight_dtype),
             rule("for speed or precision: innerPrecise", _precision),
             each("used here", (*_QUANTIZING, *_RESTORING), _unused),
-            each("data type beside x", _BIASES, _bias_dtype),
+            each("data type with x", _BIASES, _bias_dtype),
             *restricted(
                 "of INT8",
                 _is_quantized,
                 _needed(_QUANTIZING),
-                each("data type beside y", _PRODUCT_SCALES, _deq_dtype),
+                each("data type with y", _PRODUCT_SCALES, _deq_dtype),
                 dtype_in({D.FLOAT}, _SCALE, _OFFSET),
                 _of_columns(_PRODUCT_SCALES),
                 rule(f"for each expert or column: {_SCALE}", _smoothing),

@@ -172,7 +172,7 @@ def _final(name: str, *further: Parameter, tiling: tuple[Check, ...], absent: tu
             rule(f"a second one after the first: {x2}", _after_first),
             optional=(
                 *(same_dtype(of, "expandedX") for of in (x1, x2, bias)),
-                each("data type beside expandedX", (scales,), _scales_dtype),
+                each("data type with expandedX", (scales,), _scales_dtype),
                 dtype_in({D.INT32}, experts),
                 *(with_code(ACLNN_ERR_INNER_NULLPTR, not_computed) if absent else ()),
             ),

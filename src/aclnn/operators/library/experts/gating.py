@@ -232,7 +232,7 @@ def _hashed(call: Call) -> bool:
 
 def _few_of_table(call: Call) -> str | None:
     got = call["k"]
-    return None if got <= _MOST_OF_TABLE else f"k: expected at most {_MOST_OF_TABLE} beside a table, got {got}"
+    return None if got <= _MOST_OF_TABLE else f"k: expected at most {_MOST_OF_TABLE} with a table, got {got}"
 
 
 def _columns_of_table(call: Call, name: str) -> str | None:
@@ -244,7 +244,7 @@ def _ungrouped(call: Call) -> str | None:
     if not _in_groups(call):
         return None
     got = f"{call['kGroup']} of {call['groupCount']}"
-    return f"kGroup: expected all groups (groupCount), or groups of one expert, beside a table, got {got}"
+    return f"kGroup: expected all groups (groupCount), or groups of one expert, with a table, got {got}"
 
 
 def _top_k_work(call: Call) -> Library | None:
@@ -407,12 +407,12 @@ OPERATORS = (
                     ACLNN_ERR_INNER_TILING_ERROR,
                     *_GROUPED,
                     *restricted(
-                        "beside a table",
+                        "with a table",
                         _hashed,
-                        rule("few beside a table: k", _few_of_table),
+                        rule("few with a table: k", _few_of_table),
                         each("columns of a table", _TABLE[1:], _columns_of_table),
                         shape_is("one for each row", lambda call: call["x"].shape[:1], _TABLE[0]),
-                        rule("groups beside a table: kGroup", _ungrouped),
+                        rule("groups with a table: kGroup", _ungrouped),
                     ),
                 ),
                 which="every output",

@@ -85,7 +85,7 @@ def _inner(call: Call) -> int:
 def _weight_dtype(call: Call) -> str | None:
     if _has_four_bits(call) or not _rows_have_four_bits(call):
         return None
-    return f"weight: expected data type ACL_INT4 or ACL_INT32 beside {call['x'].dtype.c_name}, got ACL_INT8"
+    return f"weight: expected data type ACL_INT4 or ACL_INT32 with {call['x'].dtype.c_name}, got ACL_INT8"
 
 
 def _smoothing(call: Call) -> str | None:
@@ -107,7 +107,7 @@ def _scale_dtype(call: Call) -> str | None:
     if got in allowed:
         return None
     beside, names = call["weight"].dtype.c_name, listing(dtype.c_name for dtype in allowed)
-    return f"weightScale: expected data type {names} beside {beside}, got {got.c_name}"
+    return f"weightScale: expected data type {names} with {beside}, got {got.c_name}"
 
 
 def _scale_rows(call: Call) -> str | None:
@@ -254,10 +254,10 @@ def _checks(assistant: str, rows: tuple[Check, ...], smooth: tuple[Check, ...], 
     """Return the checks of required tensors, of the types of rows, and of smoothing factors."""
     return (
         *_of_four_bits(present(assistant)),
-        *_of_other_bits(null(assistant, why="of INT8 beside weights of four bits only")),
+        *_of_other_bits(null(assistant, why="of INT8 with weights of four bits only")),
         *rows,
         dtype_in({D.INT8, *_FOUR_BITS}, "weight"),
-        rule("data type beside weight: weightScale", _scale_dtype),
+        rule("data type with weight: weightScale", _scale_dtype),
         dtype_in({D.FLOAT}, assistant, "xScale", "outputScale"),
         dtype_in({D.INT64}, "groupList"),
         public_format("x", assistant, "weightScale", "xScale", "groupList", "output", "outputScale"),
@@ -350,7 +350,7 @@ def _second(name: str, function: str, *layout: Check) -> Operator:
 _ROWS_OF_SECOND = (
     dtype_in({D.INT8, *_FOUR_BITS}, "x"),
     dtype_in({D.INT8}, "output"),
-    rule("four bits beside x: weight", _weight_dtype),
+    rule("four bits with x: weight", _weight_dtype),
     whole_bytes("x"),
 )
 _SMOOTHED = (

@@ -106,7 +106,7 @@ def _has_shared(call: Call) -> bool:
 
 
 def _logits(call: Call) -> str | None:
-    return f"logit: expected an object beside {_SHARED}, got null" if call["logit"] is None else None
+    return f"logit: expected an object with {_SHARED}, got null" if call["logit"] is None else None
 
 
 def _tuned(call: Call) -> str | None:

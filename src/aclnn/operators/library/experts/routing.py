@@ -205,7 +205,7 @@ def _second_counts(call: Call, name: str) -> str | None:
         return None
     given, expected = call[name], (call["expertNum"],)
     if given is None:
-        return f"{name}: expected an object, as it is wanted, got null"
+        return f"{name}: expected an object for a requested output, got null"
     if (given.dtype, given.shape) == (D.INT32, expected):
         return None
     got = f"{given.dtype.c_name} of {extents(given.shape)}"
@@ -474,7 +474,7 @@ def _second_checks(counts: str, before: str, *kept: Check) -> tuple[Check, ...]:
         one_of("expertTokensCountOrCumsumFlag", 0, 1, 2),
         *kept,
         at_least("expertCapacity", 0),
-        rule("enough for what is wanted: expertNum", _least_experts),
+        rule("enough for requested outputs: expertNum", _least_experts),
         rule("rows of an expert: expertCapacity", _capacity),
         *_TO_PLACES,
         rule(f"one for each expert: {counts}", lambda call: _second_counts(call, counts)),
@@ -485,7 +485,7 @@ def _second_checks(counts: str, before: str, *kept: Check) -> tuple[Check, ...]:
 def _in_blocks(call: Call) -> str | None:
     if call["expandedXOut"].dtype != D.INT4 or not _is_padded(call):
         return None
-    return f"dropPadMode: expected 0 beside expandedXOut of ACL_INT4, got {call['dropPadMode']}"
+    return f"dropPadMode: expected 0 with expandedXOut of ACL_INT4, got {call['dropPadMode']}"
 
 
 def _wanted_scales(call: Call) -> str | None:
@@ -496,7 +496,7 @@ def _wanted_scales(call: Call) -> str | None:
 def _not_static(call: Call) -> str | None:
     if call["expandedXOut"].dtype != D.INT4 or call["quantMode"] != _STATIC:
         return None
-    return "quantMode: expected 1 beside expandedXOut of ACL_INT4, got 0"
+    return "quantMode: expected 1 with expandedXOut of ACL_INT4, got 0"
 
 
 OPERATORS = (
@@ -574,13 +574,13 @@ OPERATORS = (
             _quantized_dtypes,
             one_of("quantMode", _STATIC, _DYNAMIC),
             *_second_checks(f"{_COUNTS}Optional", f"{_BEFORE}Optional", at_least("activeNum", 0)),
-            rule("whole rows beside integers of 4 bits: dropPadMode", _in_blocks),
-            rule("dynamic beside integers of 4 bits: quantMode", _not_static),
+            rule("whole rows with integers of 4 bits: dropPadMode", _in_blocks),
+            rule("dynamic with integers of 4 bits: quantMode", _not_static),
             whole_bytes("expandedXOut"),
             dtype_in({D.FLOAT}, _SCALE, _OFFSET, _SCALES),
             rule(f"as quantMode asks: {_SCALE}", _scale_shape(lambda call: int(call["expertNum"]))),
             rule(f"a number with quantMode 0: {_OFFSET}", _offset_shape),
-            rule(f"wanted with quantMode 1: {_SCALES}", _wanted_scales),
+            rule(f"requested with quantMode 1: {_SCALES}", _wanted_scales),
             only_if(_one_for_each_row(_SCALES), "with quantMode 1", _writes_scales),
         ),
         work=_second_work,

@@ -95,7 +95,7 @@ def _init_work(call: Call) -> Library | None:
 
 
 def _given(call: Call, name: str, beside: str) -> str | None:
-    return f"{name}: expected an object beside {beside}, got null" if call[name] is None else None
+    return f"{name}: expected an object with {beside}, got null" if call[name] is None else None
 
 
 def _a_place_for_each(call: Call) -> str | None:

@@ -46,15 +46,15 @@ _FLAGS, _PLACES = (D.INT8, D.BOOL), (D.INT32,)
 
 
 def _like_tokens(tokens: str, *names: str) -> Check:
-    """Require the tokens' data type; float32 is allowed beside bfloat16."""
+    """Require the tokens' data type; float32 is allowed with bfloat16."""
 
     def violation(call: Call, name: str) -> str | None:
         theirs, got = call[tokens].dtype, call[name].dtype
         if got == theirs or (theirs, got) == (D.BF16, D.FLOAT):
             return None
-        return f"expected data type {theirs.c_name} (that of {tokens}), or ACL_FLOAT beside ACL_BF16, got {got.c_name}"
+        return f"expected data type {theirs.c_name} (that of {tokens}), or ACL_FLOAT with ACL_BF16, got {got.c_name}"
 
-    return each(f"data type beside {tokens}", names, violation)
+    return each(f"data type with {tokens}", names, violation)
 
 
 def _given(name: str) -> Check:
@@ -67,7 +67,7 @@ def _given(name: str) -> Check:
 
 
 def _beside(name: str, *checks: Check) -> tuple[Check, ...]:
-    return restricted(f"beside {name}", lambda call: call[name] is not None, *checks)
+    return restricted(f"with {name}", lambda call: call[name] is not None, *checks)
 
 
 def _pairs(routing_map: Array) -> tuple[Array, Array]:

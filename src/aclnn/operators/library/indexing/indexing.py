@@ -389,7 +389,7 @@ def _fast(call: Call) -> str | None:
     values = call["self"]
     if call["mode"] != 0 or (values.dtype in _FAST and len(values.shape) == 2 and call["dim"] in (0, -2)):
         return None
-    return f"mode: expected another beside {values.dtype.c_name} of shape {extents(values.shape)}, got 0"
+    return f"mode: expected another with {values.dtype.c_name} of shape {extents(values.shape)}, got 0"
 
 
 def _index_add(

@@ -145,10 +145,10 @@ def _an_index_each(call: Call, name: str) -> str | None:
 
 
 def _fits_along_axis(of: str) -> Check:
-    return each(f"shape within {of}", ("updates",), lambda call, name: _unfit(call, of, call[name].shape))
+    return each(f"shape within {of}", ("updates",), lambda call, name: _exceeds(call, of, call[name].shape))
 
 
-def _unfit(call: Call, of: str, got: Sequence[int]) -> str | None:
+def _exceeds(call: Call, of: str, got: Sequence[int]) -> str | None:
     data, along = call[of].shape, call["axis"] % len(call[of].shape)
     if all(
         mine <= its if at in (0, along) else mine == its for at, (mine, its) in enumerate(zip(got, data, strict=True))
@@ -286,7 +286,7 @@ def _quantized_types(call: Call, name: str) -> str | None:
     if call[name].dtype == expected:
         return None
     beside = f"updates of {call['updates'].dtype.c_name}"
-    return f"expected data type {expected.c_name} beside {beside}, got {call[name].dtype.c_name}"
+    return f"expected data type {expected.c_name} with {beside}, got {call[name].dtype.c_name}"
 
 
 def _last_axis_but_one(call: Call) -> str | None:
@@ -444,7 +444,7 @@ OPERATORS = (
             same_dtype("updates", "data"),
             not_empty(*_SLID),
             _as_many_dims("data"),
-            each("one sample beside a single index", ("updates",), _single_sample),
+            each("one sample with a single index", ("updates",), _single_sample),
             dims_between(0, 2, "indices"),
             *with_code(
                 ACLNN_ERR_INNER_NULLPTR,

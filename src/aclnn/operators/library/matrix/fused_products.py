@@ -129,7 +129,7 @@ def _bias_shape(call: Call, name: str) -> str | None:
 def _some_inner(call: Call) -> str | None:
     if call["bias"] is None or call["x1"].shape[-1]:
         return None
-    return f"x1: expected columns beside bias, got shape {extents(call['x1'].shape)}"
+    return f"x1: expected columns with bias, got shape {extents(call['x1'].shape)}"
 
 
 def _work(call: Call) -> Library | None:
@@ -176,7 +176,7 @@ OPERATORS = (
             each("data type of the product", ("x1",), _own_type),
             same_dtype("x2", "x1"),
             rule("data type of the result: y", _result_type),
-            each("data type beside x1", ("bias",), _bias_type),
+            each("data type with x1", ("bias",), _bias_type),
             same_dtype("x3", "x1"),
             *on(
                 CLASS_950,

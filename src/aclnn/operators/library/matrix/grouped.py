@@ -177,14 +177,14 @@ def _result_dtype(call: Call, name: str, at: int) -> str | None:
     allowed, got = (D.FLOAT16, D.BF16, D.INT32, *(() if _in_blocks(call) else (D.INT8,))), call[name][at].dtype
     if got in allowed:
         return None
-    return f"expected data type {listing(dtype.c_name for dtype in allowed)} beside ACL_INT8 (x[0]), got {got.c_name}"
+    return f"expected data type {listing(dtype.c_name for dtype in allowed)} with ACL_INT8 (x[0]), got {got.c_name}"
 
 
 def _one_of_integers(call: Call, name: str) -> str | None:
     got = len(call[name])
     if not _of_integers(call) or (got == 1 and _kind(call) == _ROWS):
         return None
-    return f"expected 1 tensor with groupType 0 beside ACL_INT8 (x[0]), got {got} with groupType {_kind(call)}"
+    return f"expected 1 tensor with groupType 0 with ACL_INT8 (x[0]), got {got} with groupType {_kind(call)}"
 
 
 def _scaled_by_rows(call: Call) -> bool:
@@ -197,7 +197,7 @@ def _scales(call: Call) -> str | None:
     needed, got = call["out"][0].dtype != D.INT32, len(call[_SCALE] or ())
     if got == 1 if needed or (call.product in CLASS_950 and got) else got == 0:
         return None
-    return f"{_SCALE}: expected {int(needed)} tensors beside an output of {call['out'][0].dtype.c_name}, got {got}"
+    return f"{_SCALE}: expected {int(needed)} tensors with an output of {call['out'][0].dtype.c_name}, got {got}"
 
 
 def _scale_dtype(call: Call, name: str, at: int) -> str | None:
@@ -212,9 +212,7 @@ def _scale_dtype(call: Call, name: str, at: int) -> str | None:
             allowed = (D.BF16, D.FLOAT)
     if got in allowed:
         return None
-    return (
-        f"expected data type {listing(of.c_name for of in allowed)} beside an output of {out.c_name}, got {got.c_name}"
-    )
+    return f"expected data type {listing(of.c_name for of in allowed)} with an output of {out.c_name}, got {got.c_name}"
 
 
 def _row_scales(call: Call) -> str | None:
@@ -222,7 +220,7 @@ def _row_scales(call: Call) -> str | None:
         return None
     out, got = call["out"][0].dtype, len(call[_ROW_SCALE])
     if out not in (D.FLOAT16, D.BF16):
-        return f"{_ROW_SCALE}: expected null beside an output of {out.c_name}, got {got} tensors"
+        return f"{_ROW_SCALE}: expected null with an output of {out.c_name}, got {got} tensors"
     return None if got == 1 else f"{_ROW_SCALE}: expected 1 tensor, got {got}"
 
 
@@ -262,7 +260,7 @@ def _bias_dtype(call: Call, name: str, at: int) -> str | None:
         allowed = dict.fromkeys((x, D.FLOAT))
     if got in allowed:
         return None
-    return f"expected data type {listing(dtype.c_name for dtype in allowed)} beside {x.c_name}, got {got.c_name}"
+    return f"expected data type {listing(dtype.c_name for dtype in allowed)} with {x.c_name}, got {got.c_name}"
 
 
 def _split(call: Call) -> str | None:
@@ -459,7 +457,7 @@ def _alike_oriented(call: Call) -> str | None:
     if not crooked or (may_be_transposed and all(weight.is_transposed for weight in weights)):
         return None
     at = crooked[0]
-    what = "contiguous or transposed matrices, all alike" if may_be_transposed else "contiguous matrices"
+    what = "contiguous or transposed matrices, all of the same kind" if may_be_transposed else "contiguous matrices"
     return f"weight[{at}]: expected strides of {what}, got {extents(weights[at].strides)}"
 
 
@@ -615,7 +613,7 @@ def _grouped(name: str) -> Operator:
         each_of("data type of each", operands, of_types((*dtypes, D.INT8) if has_more else dtypes)),
         each_of("one data type", operands, alike("x")),
         *(_OF_INTEGERS * has_more),
-        each_of("data type beside x", (_BIAS,), _bias_dtype),
+        each_of("data type with x", (_BIAS,), _bias_dtype),
         *(() if of_numbers else (dtype_in({D.INT64}, _GROUPS),)),
         *((one_of("groupType", _NONE, _ROWS, *((_INNER,) * may_divide_columns)),) if version > 1 else ()),
         *((one_of("groupListType", _ENDS, _SIZES), one_of("actType", 0)) if has_more else ()),
@@ -637,7 +635,7 @@ def _grouped(name: str) -> Operator:
         *((rule("numbers of groups: groupListOptional", _numbers),) if of_numbers else groups),
         *((rule("rows of a group: tuningConfigOptional", _tuned),) if version > 4 else ()),
         rule("lie as groupType says: x", _orientation),
-        rule("lie alike: weight", _alike_oriented),
+        rule("same layout: weight", _alike_oriented),
         *elsewhere(CLASS_950, each_of("short rows", ("x", "weight"), _short)),
         each_of("whole blocks", ("weight",), _whole_blocks),
     )

@@ -219,7 +219,7 @@ def _batches_of(first: str, second: str, of_first: bool = False) -> Check:
 def _empty_with_product(call: Call) -> str | None:
     if not has_zero(call["out"].shape) or has_zero(call["self"].shape):
         return None
-    return f"self: expected no elements beside an empty product, got shape {extents(call['self'].shape)}"
+    return f"self: expected no elements with an empty product, got shape {extents(call['self'].shape)}"
 
 
 def _of_batches(form: Form) -> tuple[Check, ...]:
@@ -290,10 +290,10 @@ def _outer_sum(form: Form) -> Operator:
     def fits(call: Call, name: str) -> str | None:
         got, computed = call[name].dtype, joint(call)
         if got == D.BOOL != computed:
-            return f"expected a number beside {computed.c_name} (that of the result), got ACL_BOOL"
+            return f"expected a number with {computed.c_name} (that of the result), got ACL_BOOL"
         if castable(got, D.INT64) or not castable(computed, D.INT64):
             return None
-        return f"expected an integer beside {computed.c_name} (that of the result), got {got.c_name}"
+        return f"expected an integer with {computed.c_name} (that of the result), got {got.c_name}"
 
     def work(call: Call) -> Library | None:
         if call[out].size == 0:

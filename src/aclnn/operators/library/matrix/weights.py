@@ -89,7 +89,7 @@ def _bias_dtype(call: Call, name: str) -> str | None:
     allowed = dict.fromkeys((x, wide)) if call.product in CLASS_950 else (wide,)
     if got in allowed:
         return None
-    return f"expected data type {listing(dtype.c_name for dtype in allowed)} beside {x.c_name}, got {got.c_name}"
+    return f"expected data type {listing(dtype.c_name for dtype in allowed)} with {x.c_name}, got {got.c_name}"
 
 
 def _none(call: Call, name: str) -> str | None:
@@ -254,28 +254,28 @@ def _nz_bias_dtype(call: Call, name: str) -> str | None:
     if got in allowed:
         return None
     names = listing(dtype.c_name for dtype in allowed)
-    return f"expected data type {names} beside {x.c_name} and {weight.c_name}, got {got.c_name}"
+    return f"expected data type {names} with {x.c_name} and {weight.c_name}, got {got.c_name}"
 
 
 def _nz_scale_dtype(call: Call, name: str) -> str | None:
     x, got, few = call["x"].dtype, call[name].dtype, call["weight"].dtype in _FEW
     if got == x or (few and got == D.FLOAT8_E8M0):
         return None
-    return f"expected data type {x.c_name}{' or ACL_FLOAT8_E8M0' * few} beside x, got {got.c_name}"
+    return f"expected data type {x.c_name}{' or ACL_FLOAT8_E8M0' * few} with x, got {got.c_name}"
 
 
 def _no_offset(call: Call, name: str) -> str | None:
     dtype = call["weight"].dtype
-    return f"expected null beside a weight of {dtype.c_name}, got a tensor" if dtype in _FEW else None
+    return f"expected null with a weight of {dtype.c_name}, got a tensor" if dtype in _FEW else None
 
 
 def _nz_group(call: Call) -> str | None:
-    """Complain of groups that the data types do not have, beside what ``_group_size`` says."""
+    """Complain of groups that the data types do not have, with what ``_group_size`` says."""
     got, dtype = call["antiquantGroupSize"], call["weight"].dtype
     if dtype == D.INT8 and got:
-        return f"antiquantGroupSize: expected 0 beside a weight of ACL_INT8, got {got}"
+        return f"antiquantGroupSize: expected 0 with a weight of ACL_INT8, got {got}"
     if dtype in _FEW and (not got or (call["antiquantScale"].dtype == D.FLOAT8_E8M0 and got != _GROUP_STEP)):
-        return f"antiquantGroupSize: expected {_GROUP_STEP} beside such scales of four bits, got {got}"
+        return f"antiquantGroupSize: expected {_GROUP_STEP} with such scales of four bits, got {got}"
     return None
 
 
@@ -361,7 +361,7 @@ def _weight_product(name: str, *precise: Parameter) -> Operator:
 def _types() -> tuple[Check, ...]:
     return (
         *(same_dtype(name, "x") for name in ("antiquantScale", _OFFSET)),
-        each("data type beside x", (_BIAS,), _bias_dtype),
+        each("data type with x", (_BIAS,), _bias_dtype),
         *on(CLASS_950, each("null", _QUANTIZATION, _none)),
         *elsewhere(CLASS_950, *with_code(ACLNN_ERR_INNER_NULLPTR, each("not computed", _QUANTIZATION, _none))),
     )
@@ -372,7 +372,7 @@ def _of_blocks_types() -> tuple[Check, ...]:
         each("data type of scales", ("antiquantScale",), _nz_scale_dtype),
         each("of integers alone", (_OFFSET,), _no_offset),
         same_dtype(_OFFSET, "x"),
-        each("data type beside both", (_BIAS,), _nz_bias_dtype),
+        each("data type with both", (_BIAS,), _nz_bias_dtype),
         each("null", _QUANTIZATION, _none),
     )
 
@@ -391,7 +391,7 @@ def _packed_types(call: Call) -> str | None:
     weight, got = call["weight"].dtype, call[_PACKED].dtype
     if got in (weight, _IN_WORDS[weight]):
         return None
-    return f"{_PACKED}: expected {_IN_WORDS[weight].c_name} or {weight.c_name} beside {weight.c_name}, got {got.c_name}"
+    return f"{_PACKED}: expected {_IN_WORDS[weight].c_name} or {weight.c_name} with {weight.c_name}, got {got.c_name}"
 
 
 def _packed_format(call: Call) -> str | None:

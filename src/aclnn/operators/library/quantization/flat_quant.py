@@ -43,7 +43,7 @@ def _whole_columns(call: Call) -> str | None:
     unit, got = IN_INT32 if call["out"].dtype == D.INT32 else 2, call["x"].shape[2]
     if got % unit == 0:
         return None
-    return f"x: expected a multiple of {unit} columns beside out of {call['out'].dtype.c_name}, got {got}"
+    return f"x: expected a multiple of {unit} columns with out of {call['out'].dtype.c_name}, got {got}"
 
 
 def _clip(call: Call) -> str | None:
@@ -71,7 +71,7 @@ def _whole_rotations(call: Call) -> str | None:
     if columns % _UNIT == 0 and got and columns % got == 0:
         return None
     expected = f"a divisor of a multiple of {_UNIT} columns of x"
-    return f"rotation: expected {expected} in the last dimension, got {got} beside {columns}"
+    return f"rotation: expected {expected} in the last dimension, got {got} and {columns}"
 
 
 def _to_even(call: Call) -> str | None:

@@ -95,7 +95,7 @@ def _whole_row(call: Call) -> str | None:
     last = _half(call)[-1]
     if call[output].dtype not in FOUR_BITS or last % 2 == 0:
         return None
-    return f"x: expected an even last dimension of {output} beside four bits, got {last}"
+    return f"x: expected an even last dimension of {output} with four-bit types, got {last}"
 
 
 def _way(call: Call) -> str | None:
@@ -120,10 +120,10 @@ def _few(call: Call, name: str) -> str | None:
 def _rows_of_groups(call: Call) -> str | None:
     rank = len(call["x"].shape)
     if not _is_last(call, "activateDim"):
-        return f"activateDim: expected -1 beside groups (others are not supported here), got {call['activateDim']}"
+        return f"activateDim: expected -1 with groups (others are not supported here), got {call['activateDim']}"
     if _is_last(call, "axis") or rank == 2:
         return None
-    return f"x: expected 2 dimensions beside groups with an axis that is not the last, got {rank}"
+    return f"x: expected 2 dimensions with groups with an axis that is not the last, got {rank}"
 
 
 def _along(call: Call, axis: int) -> Shape:

@@ -86,7 +86,7 @@ def _transposition(x: str, expected: bool) -> Check:
         turned = _is_turned(call, x)
         if call[name] ^ turned == expected:
             return None
-        return f"{name}: expected {expected ^ turned} beside strides {extents(call[x].strides)}, got {call[name]}"
+        return f"{name}: expected {expected ^ turned} with strides {extents(call[x].strides)}, got {call[name]}"
 
     return rule(f"transposed: {name}", violation)
 

@@ -108,7 +108,7 @@ def rounding(output: str, name: str = ROUNDING, *absent: None) -> tuple[Check, .
         got, of = call[name], call[output].dtype
         if got in (*absent, "rint") or of in FOUR_BITS:
             return None
-        return f"{name}: expected rint beside {of.c_name} ({output}), got {got}"
+        return f"{name}: expected rint with {of.c_name} ({output}), got {got}"
 
     return one_of(name, *absent, *ROUNDINGS), rule(f"rint of eight bits: {name}", violation)
 
@@ -120,7 +120,7 @@ def algorithm(output: str, allowed: Mapping[D, tuple[int, ...]]) -> Check:
         got, of = call["scaleAlg"], call[output].dtype
         if got in allowed[of]:
             return None
-        return f"scaleAlg: expected {listing(map(str, allowed[of]))} beside {of.c_name} ({output}), got {got}"
+        return f"scaleAlg: expected {listing(map(str, allowed[of]))} with {of.c_name} ({output}), got {got}"
 
     return rule("scales of the format: scaleAlg", violation)
 
@@ -390,7 +390,7 @@ def _grouped_range(call: Call) -> str | None:
     least, most = _GROUPED_RANGES[of]
     if got == 0 or least <= got <= most:
         return None
-    return f"dstTypeMax: expected 0 or {least} to {most} beside {of.c_name}, got {got}"
+    return f"dstTypeMax: expected 0 or {least} to {most} with {of.c_name}, got {got}"
 
 
 def _grouped_shape(call: Call) -> Shape:

@@ -324,7 +324,7 @@ def _statistic_shape(call: Call) -> Shape:
 def _groups_need(call: Call) -> str | None:
     if call[_GROUPS] is None or call[_SMOOTH] is not None:
         return None
-    return f"{_SMOOTH}: expected an object (beside {_GROUPS}), got null"
+    return f"{_SMOOTH}: expected an object (with {_GROUPS}), got null"
 
 
 def _few_groups(call: Call, name: str) -> str | None:
@@ -471,7 +471,7 @@ def scale_bits(scale: Any, nearest: bool = False) -> Any:
 
 
 def offset_bits(offset: Any) -> Any:
-    """Nine bits of an integer, beside those of a scale."""
+    """Nine bits of an integer, next to those of a scale."""
     integers = convert(np.clip(np.rint(offset), -256, 255), np.dtype(np.int64))
     return (integers & 0x1FF).astype(np.uint64) << 37
 

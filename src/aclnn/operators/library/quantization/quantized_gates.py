@@ -147,7 +147,7 @@ def _smooth_needs(call: Call) -> str | None:
     missing = [name for name in _SMOOTH if call[name] is None]
     if _is_dynamic(call) or len(missing) != 1:
         return None
-    return f"{missing[0]}: expected an object (beside the other, {_STATIC}), got null"
+    return f"{missing[0]}: expected an object (with the other, {_STATIC}), got null"
 
 
 def _smooth_work(call: Call) -> Library | None:
@@ -258,12 +258,12 @@ def _smooth(name: str, more: bool) -> Operator:
 
 def _weight_needs(call: Call) -> str | None:
     missing = call["x"].dtype == D.INT32 and call[_WEIGHT] is None
-    return f"{_WEIGHT}: expected an object (beside ACL_INT32), got null" if missing else None
+    return f"{_WEIGHT}: expected an object (with ACL_INT32), got null" if missing else None
 
 
 def _only_of_products(call: Call) -> str | None:
     alien = [] if call["x"].dtype == D.INT32 else given(call, _WEIGHT, _TOKEN, _BIAS)
-    return f"{alien[0]}: expected null (beside {call['x'].dtype.c_name}), got a tensor" if alien else None
+    return f"{alien[0]}: expected null (with {call['x'].dtype.c_name}), got a tensor" if alien else None
 
 
 def _static_needs(call: Call) -> str | None:
@@ -374,7 +374,7 @@ def _dequantized(name: str, more: bool) -> Operator:
             one_of(_MODE, None, _STATIC, _DYNAMIC),
             *with_code(
                 ACLNN_ERR_PARAM_NULLPTR,
-                rule(f"beside INT32: {_WEIGHT}", _weight_needs),
+                rule(f"with INT32: {_WEIGHT}", _weight_needs),
                 rule(f"in {_STATIC}: {', '.join(_QUANT)}", _static_needs),
             ),
             dtype_in(inputs, "x"),
@@ -382,7 +382,7 @@ def _dequantized(name: str, more: bool) -> Operator:
             dtype_in({D.INT32, *FLOATING}, _BIAS),
             dtype_in(groups, _GROUPS),
             dtype_in({D.INT8}, "yOut"),
-            rule(f"beside INT32 alone: {', '.join((_WEIGHT, _TOKEN, _BIAS))}", _only_of_products),
+            rule(f"with INT32 alone: {', '.join((_WEIGHT, _TOKEN, _BIAS))}", _only_of_products),
             *(
                 (
                     is_dtype("dstType", "yOut"),

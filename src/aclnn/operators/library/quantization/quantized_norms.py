@@ -93,7 +93,7 @@ def _columns(call: Call) -> Shape:
 def _lone_zero(call: Call) -> str | None:
     if call[_ZEROS[1]] is None or call[_SCALES[1]] is not None:
         return None
-    return f"{_SCALES[1]}: expected an object (beside {_ZEROS[1]}), got null"
+    return f"{_SCALES[1]}: expected an object (with {_ZEROS[1]}), got null"
 
 
 def _is_double(call: Call) -> bool:
@@ -156,7 +156,7 @@ def _static(name: str, more: bool) -> Operator:
             dtype_in((D.INT8,), *_INTEGERS),
             rule(f"data types that go together: {', '.join((_SCALES[0], *_ZEROS))}", _quotients),
             dims_between(1, 8, "x1", "gamma"),
-            *elsewhere(CLASS_950, rule(f"beside a zero point: {_SCALES[1]}", _lone_zero)),
+            *elsewhere(CLASS_950, rule(f"with a zero point: {_SCALES[1]}", _lone_zero)),
             *with_code(
                 ACLNN_ERR_INNER_TILING_ERROR,
                 same_shape("x2", "x1"),
@@ -187,7 +187,7 @@ def _expected(name: str, allowed: Sequence[D], call: Call, beside: str) -> str |
     if got in allowed:
         return None
     expected = listing(dtype.c_name for dtype in dict.fromkeys(allowed))
-    return f"{name}: expected data type {expected} beside {other.c_name} ({beside}), got {got.c_name}"
+    return f"{name}: expected data type {expected} with {other.c_name} ({beside}), got {got.c_name}"
 
 
 def _scale_dtype(call: Call) -> str | None:
@@ -236,8 +236,8 @@ _SINGLE = Operator(
         same_dtype("gamma", "x"),
         same_dtype("beta", "x"),
         dtype_in(MOST, "y"),
-        rule("data type beside x: scale", _scale_dtype),
-        rule("data type beside scales: offset", _offset_dtype),
+        rule("data type with x: scale", _scale_dtype),
+        rule("data type with scales: offset", _offset_dtype),
         dims_between(1, 8, "x"),
         each("a row", ("gamma", "beta"), _row),
         quantized_shape("x", "y"),
@@ -343,14 +343,14 @@ def _masked(call: Call) -> str | None:
         return None
     at = next((at for at, name in enumerate(_SMOOTH) if call[name] is not None and not mask[at]), None)
     if at is not None:
-        return f"{_MASK}: expected true at {at} (beside {_SMOOTH[at]}), got false"
+        return f"{_MASK}: expected true at {at} (with {_SMOOTH[at]}), got false"
     return None if any(mask) else f"{_MASK}: expected one true value at least, got none"
 
 
 def _first_missing(call: Call) -> str | None:
     if call.arguments.get(_MASK) is not None or call[_SMOOTH[1]] is None or call[_SMOOTH[0]] is not None:
         return None
-    return f"{_SMOOTH[0]}: expected an object (beside {_SMOOTH[1]}), got null"
+    return f"{_SMOOTH[0]}: expected an object (with {_SMOOTH[1]}), got null"
 
 
 def _rows(call: Call) -> int:
@@ -413,8 +413,8 @@ def _dynamic(name: str, more: bool) -> Operator:
             *(same_dtype(other, "x1") for other in ("x2", "gamma", *_SMOOTH, *beta, "xOut")),
             dtype_in(lambda product: set(MOST) if more else {D.INT8}, *_INTEGERS),
             dtype_in((D.FLOAT,), *_FOUND),
-            *((rule(f"two values: {_MASK}", _two), rule(f"what is wanted: {_MASK}", _masked)) * more),
-            rule(f"beside the second: {_SMOOTH[0]}", _first_missing),
+            *((rule(f"two values: {_MASK}", _two), rule(f"requested outputs: {_MASK}", _masked)) * more),
+            rule(f"with the second: {_SMOOTH[0]}", _first_missing),
             dims_between(2, 8, "x1"),
             *_where_written(*(quantized_shape("x1", name) for name in _INTEGERS)),
             *(_where_written(*map(whole_bytes, _INTEGERS)) if more else ()),

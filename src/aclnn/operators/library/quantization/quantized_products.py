@@ -175,7 +175,7 @@ def _of_four(call: Call) -> str | None:
     x1, x2 = call["x1"].dtype, call["x2"].dtype
     if x1 == D.INT8 or x2 in _FOUR_BITS:
         return None
-    return f"x2: expected data type ACL_INT4 or ACL_INT32 beside {x1.c_name}, got {x2.c_name}"
+    return f"x2: expected data type ACL_INT4 or ACL_INT32 with {x1.c_name}, got {x2.c_name}"
 
 
 def _of_blocks(call: Call, name: str) -> str | None:
@@ -205,18 +205,18 @@ def _scale_dtype(call: Call, name: str) -> str | None:
         allowed = _BITS
     else:
         allowed = (*floats, *_BITS) if out == D.BF16 and call.product in CLASS_950 else floats
-    return _expected(allowed, call[name].dtype, f"beside an output of {out.c_name}")
+    return _expected(allowed, call[name].dtype, f"with an output of {out.c_name}")
 
 
 def _bias_dtype(call: Call, name: str) -> str | None:
     out = call["out"].dtype
     floats = _by_rows(call) or (out == D.BF16 and _scale(call) not in _BITS)
-    return _expected((D.INT32, D.FLOAT, out) if floats else (D.INT32,), call[name].dtype, "beside such scales")
+    return _expected((D.INT32, D.FLOAT, out) if floats else (D.INT32,), call[name].dtype, "with such scales")
 
 
 def _no_offset(call: Call, name: str) -> str | None:
     out = call["out"].dtype
-    return None if out == D.INT8 else f"expected null beside an output of {out.c_name}, got a tensor"
+    return None if out == D.INT8 else f"expected null with an output of {out.c_name}, got a tensor"
 
 
 def _whole(call: Call, name: str) -> str | None:
@@ -344,22 +344,22 @@ def _formats(call: Call) -> str | None:
         right = {D.FLOAT8_E4M3FN: (x1, D.FLOAT4_E2M1), D.FLOAT4_E2M1: (x1,)}.get(x1, ())
     if x2 in right or _is_mixed(call):
         return None
-    beside = f"beside {x1.c_name} in {call['x2'].format.c_name}"
+    beside = f"with {x1.c_name} in {call['x2'].format.c_name}"
     return f"x2: {_expected(right, x2, beside)}"
 
 
 def _turned_blocks(call: Call) -> str | None:
     four_bits = call["x1"].dtype == call["x2"].dtype == D.FLOAT4_E2M1
     wrong = four_bits and call["x2"].format == Format.FORMAT_FRACTAL_NZ and call["transposeX1"]
-    return "transposeX1: expected false beside four bits in ACL_FORMAT_FRACTAL_NZ, got true" if wrong else None
+    return "transposeX1: expected false with four-bit types in ACL_FORMAT_FRACTAL_NZ, got true" if wrong else None
 
 
 def _mx_bias_dtype(call: Call, name: str) -> str | None:
-    return _expected((D.BF16,) if _is_mixed(call) else (D.FLOAT,), call[name].dtype, "beside such scales")
+    return _expected((D.BF16,) if _is_mixed(call) else (D.FLOAT,), call[name].dtype, "with such scales")
 
 
 def _mx_out_dtype(call: Call, name: str) -> str | None:
-    return _expected((D.BF16,) if _is_mixed(call) else FLOATING, call[name].dtype, "beside such scales")
+    return _expected((D.BF16,) if _is_mixed(call) else FLOATING, call[name].dtype, "with such scales")
 
 
 def _mx_pairs(extent: int) -> int:
@@ -411,7 +411,7 @@ def _mixed(call: Call) -> str | None:
     x1, x2 = call["x1"].shape, call["x2"].shape
     if len(x1) != 2 or len(x2) != 2 or call["transposeX1"] or not call["transposeX2"] or x1[1] % (MX_BLOCK * PAIR):
         expected = (
-            f"matrices of a multiple of {MX_BLOCK * PAIR} columns, the right one transposed, beside ACL_FLOAT4_E2M1"
+            f"matrices of a multiple of {MX_BLOCK * PAIR} columns, the right one transposed, with ACL_FLOAT4_E2M1"
         )
         return f"x1: expected {expected}, got shapes {extents(x1)} and {extents(x2)}"
     return None
@@ -443,15 +443,15 @@ def _mx_checks(*further: Check) -> tuple[Check, ...]:
         dims_between(2, 6, "x1", "x2", "out"),
         dtype_in(_MX_FORMATS, "x1", "x2"),
         rule("formats together: x2", _formats),
-        each("data type beside scales", ("bias",), _mx_bias_dtype),
+        each("data type with scales", ("bias",), _mx_bias_dtype),
         each("data type of products", ("out",), _mx_out_dtype),
-        null("x2Offset", why="beside ACL_FLOAT8_E8M0"),
+        null("x2Offset", why="with ACL_FLOAT8_E8M0"),
         dims_between(3, 3, *_MX_SCALES),
         rule("no transposition in blocks: transposeX1", _turned_blocks),
         rule("groups of 32: groupSize", _group),
         each("whole bytes", ("x1", "x2"), _mx_whole),
         rule("as many rows as x1 has columns: x2", _inner),
-        rule("matrices beside four bits: x1", _mixed),
+        rule("matrices with four-bit types: x1", _mixed),
         *(shape_is("two for two blocks", _mx_shape(name), f"{name}Scale") for name in ("x1", "x2")),
         rule("leading dimensions that broadcast: x2", _batches),
         each("a row of a product", ("bias",), _mx_bias_shape),
@@ -514,7 +514,7 @@ def _operator(
         *of_rows[:2],
         each("data type of products", ("out",), _out_dtype),
         each("data type of scales", (names.scale,), _scale_dtype),
-        each("data type beside scales", ("bias",), _bias_dtype),
+        each("data type with scales", ("bias",), _bias_dtype),
         each("of INT8 alone", (names.offset,), _no_offset),
         dtype_in({D.FLOAT}, names.offset),
         dims_between(1, 1, *quantities),
@@ -571,7 +571,7 @@ def _sums(call: Call) -> str | None:
     """Complain of a bias of sums of nothing."""
     if call["bias"] is None or not call["out"].size or _matrices(call, "x1").factors[-1]:
         return None
-    return "bias: expected null beside sums of no terms, got a tensor"
+    return "bias: expected null with sums of no terms, got a tensor"
 
 
 def _oldest_work(call: Call) -> Library | None:
@@ -630,7 +630,7 @@ def _oldest(name: str) -> Operator:
             shape_is("a row of the product", lambda call: _shape(call)[-1:], "bias"),
             shape_is("that of the product", _shape, "out"),
             *(() if is_first else (shape_is("room for whole blocks", _room, _FACTOR),)),
-            rule("terms beside a bias: bias", _sums),
+            rule("terms with a bias: bias", _sums),
             *with_code(ACLNN_ERR_RUNTIME_ERROR, KERNEL_OF_THE_PRODUCT),
         ),
         work=_oldest_work,

@@ -74,7 +74,7 @@ def _restored_type(call: Call) -> str | None:
     expected = _RESTORED[scale]
     if got == expected:
         return None
-    return f"out: expected data type {expected.c_name} (beside {scale.c_name} scales), got {got.c_name}"
+    return f"out: expected data type {expected.c_name} (with {scale.c_name} scales), got {got.c_name}"
 
 
 def _few_rows(call: Call) -> str | None:
@@ -157,7 +157,7 @@ OPERATORS = (
             ("x", "weightScale"),
             ("out",),
             lambda product: [(D.INT32, scale, out) for scale in _RESTORED for out in _RESTORED.values()],
-            rule("data type beside weightScale: out", _restored_type),
+            rule("data type with weightScale: out", _restored_type),
             one_of("outputDtype", 1, 27),
             is_dtype("outputDtype", "out"),
             dims_between(2, 2, "x"),

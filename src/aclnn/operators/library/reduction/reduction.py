@@ -74,14 +74,14 @@ def _converts(call: Call) -> str | None:
     )
 
 
-def _made_of_nothing(call: Call) -> str | None:
+def _complex_result_of_empty(call: Call) -> str | None:
     got = call["out"].dtype
     if got not in COMPLEX or not has_zero(call["self"].shape):
         return None
     return f"out: expected a real data type where self has no elements, got {got.c_name}"
 
 
-_REAL_OF_NOTHING = rule("real where self is empty: out", _made_of_nothing)
+_REAL_OF_NOTHING = rule("real where self is empty: out", _complex_result_of_empty)
 
 
 def _sum(values: Any, axes: Shape | None) -> Any:

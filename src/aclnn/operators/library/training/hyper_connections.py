@@ -1,4 +1,4 @@
-"""Streams of a layer beside one another (mHC): aclnnMhcPre to V2, aclnnMhcSinkhorn, aclnnMhcPost, their gradients."""
+"""Streams of a layer with one another (mHC): aclnnMhcPre to V2, aclnnMhcSinkhorn, aclnnMhcPost, their gradients."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def _shape_of(name: str) -> Callable[[Call], tuple[int, ...]]:
 
 
 def _shapes(*names: str) -> tuple[Check, ...]:
-    return tuple(shape_is("that beside x", _shape_of(name), name) for name in names)
+    return tuple(shape_is("that with x", _shape_of(name), name) for name in names)
 
 
 def _four_streams(call: Call) -> str | None:
@@ -365,7 +365,7 @@ _BESIDE = (
 
 def _pre(version: int) -> Operator:
     """aclnnMhcPre, or the version that says how precise the product is."""
-    mode = () if version == 1 else (attribute("opImplMode", Kind.INT64, "0: FLOAT, 1: HFLOAT32; computed alike"),)
+    mode = () if version == 1 else (attribute("opImplMode", Kind.INT64, "0: FLOAT, 1: HFLOAT32; computed the same"),)
     return declared(
         "mhc_pre" + f"_v{version}" * (version > 1),
         "hMix = (x * gammaOptional) @ phi^T, p = hMix * invRms * alpha + bias, invRms = (mean(x^2) + normEps)^-0.5; "

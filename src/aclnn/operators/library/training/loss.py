@@ -364,7 +364,7 @@ def _distances(call: Call) -> str | None:
     if is_floating(call["self"].dtype):
         return None
     if reduction == _NONE and is_floating(call["target"].dtype):
-        return f"target: expected an integer beside self, got one of {call['target'].dtype.c_name}"
+        return f"target: expected an integer with self, got one of {call['target'].dtype.c_name}"
     if reduction == _MEAN and not is_floating(dtype):
         return f"self: expected floating-point numbers to average, got {dtype.c_name}"
     return None

@@ -190,7 +190,7 @@ def _momentum(call: Call) -> str | None:
     momentum, buffered = call["momentum"], _has_buffers(call)
     if (momentum >= _LEAST) == buffered:
         return None
-    expected = f"more than 0 beside {_BUFFERS}" if buffered else f"0 without {_BUFFERS}"
+    expected = f"more than 0 with {_BUFFERS}" if buffered else f"0 without {_BUFFERS}"
     return f"momentum: expected {expected}, got {momentum}"
 
 

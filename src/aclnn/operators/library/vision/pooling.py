@@ -453,7 +453,7 @@ def _given_plane(*names: str) -> Check:
                 return f"{name}: expected shape {extents(expected)}, got {extents(got)}"
         return None
 
-    return rule(f"the plane that is wanted: outputSize, {', '.join(names)}", violation)
+    return rule(f"the requested plane: outputSize, {', '.join(names)}", violation)
 
 
 def _same_planes(call: Call) -> str | None:

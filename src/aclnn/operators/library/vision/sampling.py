@@ -326,7 +326,7 @@ def _sampler(rank: int) -> tuple[Operator, Operator]:
         ),
         support={**support(trained, WITH_TRAINING), **support(REAL_FLOATING, MODERN)},
         checks=tuple(
-            only_if(check, "where outputMask wants one", lambda call: bool(_wanted(call)))
+            only_if(check, "where outputMask requests one", lambda call: bool(_wanted(call)))
             for check in (
                 present(*tensors),
                 *(same_dtype(name, "input") for name in tensors if name != "input"),

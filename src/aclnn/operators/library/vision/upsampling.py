@@ -306,9 +306,9 @@ def _upsampling(
         ),
         *((rule("shape before: inputSize", lambda call: _sizes(call, "inputSize", rank + 2)),) if backward else ()),
         rule(f"planes: {given}", ranks),
-        rule(f"room for the extents that are wanted: {out}", has_room)
+        rule(f"room for the requested extents: {out}", has_room)
         if longer_out
-        else shape_is("the extents that are wanted", result, out),
+        else shape_is("the requested extents", result, out),
         *(on(A2_CLASS, rule(f"elements to one: {', '.join(scales)}", steps)) if antialiased else ()),
         *((rule("with channels last: self", _double), _not_negative(scales)) if name == "upsample_bilinear2d" else ()),
         *((_not_negative(scales),) if backward and weights is _EXACT and rank < 3 else ()),
