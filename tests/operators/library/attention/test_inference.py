@@ -184,7 +184,7 @@ def _far(keys: int) -> Arguments:
 BREAKS: Mapping[str, Breaking] = {
     "as many tensors": lambda o, name: Break({name: ()}, "1 tensor"),
     "no null among them": lambda o, name: Break({name: (None,)}, "an object"),
-    "wanted": lambda o, name: Break({name: None}, "an object"),
+    "requested": lambda o, name: Break({name: None}, "an object"),
     "no private format each": lambda o, name: Break(
         {name: _list((B, KV, K, E), form=Format.FORMAT_FRACTAL_NZ)}, "ACL_FORMAT_ND"
     ),
@@ -271,7 +271,7 @@ SUBJECT = Subject(
     numbers=_unmasked_first,
     code=ACLNN_ERR_INNER_TILING_ERROR,
     codes=dict.fromkeys((*INVALID, "same data type as query", "data type of slopes"), ACLNN_ERR_PARAM_INVALID)
-    | {"wanted": ACLNN_ERR_PARAM_NULLPTR, "not computed": ACLNN_ERR_INNER_NULLPTR},
+    | {"requested": ACLNN_ERR_PARAM_NULLPTR, "not computed": ACLNN_ERR_INNER_NULLPTR},
 )
 #: With interfaces that are generated: what the tiling function rejects has its code.
 GENERATED = tuple(o for o in inference.OPERATORS if o.name.startswith((V5, INCREMENTS)))

@@ -151,7 +151,7 @@ BREAKS: Mapping[str, Breaking] = {
         {name: (T(HALF, (2, 3, 4), Format.FORMAT_FRACTAL_NZ),)}, "multiples of 16 rows and of 16 columns", HALF
     ),
     "lie as groupType says": lambda o, name: Break({name: single((5, 3), (1, 5))}, "contiguous"),
-    "lie alike": lambda o, name: Break({name: single((2, 3, 4), (24, 8, 2))}, "contiguous or transposed"),
+    "same layout": lambda o, name: Break({name: single((2, 3, 4), (24, 8, 2))}, "contiguous or transposed"),
     "short rows": lambda o, name: Break(
         {"x": (T(FLOAT, (5, 1 << 16)),), "weight": (T(FLOAT, (2, 1 << 16, 4)),)}
         if name == "x"
@@ -297,7 +297,7 @@ class TestFirst(LibraryTests):
                 {name: (T(HALF, (3, 4), Format.FORMAT_FRACTAL_NZ),) * 2}, "multiples of 16 rows"
             ),
             "lie as groupType says": lambda o, name: Break({name: (Tensor(HALF, (5, 3), (1, 5)),)}, "contiguous"),
-            "lie alike": lambda o, name: Break({name: (Tensor(HALF, (3, 4), (8, 2)),) * 2}, "contiguous or transposed"),
+            "same layout": lambda o, name: Break({name: (Tensor(HALF, (3, 4), (8, 2)),) * 2}, "contiguous or transposed"),
             "short rows": lambda o, name: Break(
                 {"x": (T(HALF, (5, 1 << 16)),), "weight": (T(HALF, (1 << 16, 4)),) * 2}
                 if name == "x"

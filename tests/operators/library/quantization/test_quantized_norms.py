@@ -160,7 +160,7 @@ class TestQuantizedNorms(LibraryTests):
                 shape((16,), "scale", next(each for each in tensors_of(o) if each.startswith("offset"))), "[1]"
             ),
             "two values": lambda o, name: Break({name: (True,)}, "2 values"),
-            "what is wanted": lambda o, name: Break({name: (True, False)}, "true at 1"),
+            "requested outputs": lambda o, name: Break({name: (True, False)}, "true at 1"),
             "with the second": lambda o, name: Break(
                 {name: None} | ({"outputMask": None} if o.name.endswith("v2") else {}), "an object"
             ),
