@@ -297,7 +297,9 @@ class TestFirst(LibraryTests):
                 {name: (T(HALF, (3, 4), Format.FORMAT_FRACTAL_NZ),) * 2}, "multiples of 16 rows"
             ),
             "lie as groupType says": lambda o, name: Break({name: (Tensor(HALF, (5, 3), (1, 5)),)}, "contiguous"),
-            "same layout": lambda o, name: Break({name: (Tensor(HALF, (3, 4), (8, 2)),) * 2}, "contiguous or transposed"),
+            "same layout": lambda o, name: Break(
+                {name: (Tensor(HALF, (3, 4), (8, 2)),) * 2}, "contiguous or transposed"
+            ),
             "short rows": lambda o, name: Break(
                 {"x": (T(HALF, (5, 1 << 16)),), "weight": (T(HALF, (1 << 16, 4)),) * 2}
                 if name == "x"

@@ -144,7 +144,7 @@ def _heads(call: Call) -> str | None:
 
 
 def _sizes(stride: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         block, step, size = call[_BLOCK], call[stride], call[_SIZE]
         whole = all(number > 0 and number % _UNIT == 0 for number in (block, step, size))
         if whole and step <= min(_LONGEST_STRIDE, block) and block <= size <= _LARGEST_BLOCK and size % step == 0:
@@ -152,13 +152,13 @@ def _sizes(stride: str) -> Check:
         limits = f"{stride} up to {_LONGEST_STRIDE}, {_BLOCK}, {_SIZE} (a multiple of the first) up to {_LARGEST_BLOCK}"
         return f"{_BLOCK}: expected rising multiples of {_UNIT}: {limits}, got {step}, {block}, {size}"
 
-    return rule(f"windows and blocks with a kernel: {_BLOCK}", complain)
+    return rule(f"windows and blocks with a kernel: {_BLOCK}", violation)
 
 
 def _ends(which: int) -> Check:
     name, tensor = _ENDS[which], ("query", "key", None)[which]
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         ends, count = call[name] or (), len(call[_ENDS[0]] or ())
         limit = call[tensor].shape[0] if tensor else ends[-1] if ends else 0
         steps = [after - one for one, after in pairwise((0, *ends))]
@@ -168,7 +168,7 @@ def _ends(which: int) -> Check:
         rows = f" up to {limit} (rows of {tensor})" if tensor else ""
         return f"{name}: expected {count or 'some'} rising numbers{rows}, got {ends and extents(ends)}"
 
-    return rule(f"ends of sequences: {name}", complain)
+    return rule(f"ends of sequences: {name}", violation)
 
 
 def _few_keys(call: Call) -> str | None:
@@ -183,12 +183,12 @@ def _count(call: Call) -> str | None:
 
 
 def _mask_shape(name: str, columns: str) -> Check:
-    def complain(call: Call, mask: str) -> str | None:
+    def violation(call: Call, mask: str) -> str | None:
         rows, of = (max(after - one for one, after in pairwise((0, *call[ends]))) for ends in (_ENDS[0], columns))
         got = call[mask].shape
         return None if got == (rows, of) else f"expected shape [{rows}, {of}] (of the longest), got {extents(got)}"
 
-    return each(f"columns of {columns}", (name,), complain)
+    return each(f"columns of {columns}", (name,), violation)
 
 
 _OUTPUTS = ("softmaxMaxOut", "softmaxSumOut", "attentionOutOut", "topkIndicesOut")

@@ -68,7 +68,7 @@ def _weight(dims: int) -> Check:
     plain = (Format.FORMAT_ND, Format.FORMAT_NCL) if dims == 3 else (Format.FORMAT_ND,)
     blocks = f"[{'groups, ' * (dims == 3)}k / {_BLOCK_COLUMNS}, n / {_BLOCK_ROWS}, {_BLOCK_ROWS}, {_BLOCK_COLUMNS}]"
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         shape, label = call["weight"].shape, call["weight"].format
         if len(shape) == dims and label in plain:
             if shape[-1] % _UNIT == 0 and shape[-2] % _UNIT == 0:
@@ -82,7 +82,7 @@ def _weight(dims: int) -> Check:
             f"got {extents(shape)} of {label.c_name}"
         )
 
-    return rule("rows and columns of the weight: weight", complain)
+    return rule("rows and columns of the weight: weight", violation)
 
 
 def _columns(call: Call) -> str | None:

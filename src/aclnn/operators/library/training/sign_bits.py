@@ -32,13 +32,13 @@ _SIZE = attribute("size", Kind.INT64, "the rows of out")
 def _rows(elements: Any, what: str) -> Check:
     """Require elements that divide into ``size`` rows."""
 
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got, count = call["size"], elements(call)
         if got > 0 and count % got == 0:
             return None
         return f"size: expected a positive divisor of {count} ({what}), got {got}"
 
-    return rule("rows of equal length: size", complain)
+    return rule("rows of equal length: size", violation)
 
 
 def _bytes(call: Call) -> int:

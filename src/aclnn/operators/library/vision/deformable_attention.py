@@ -104,11 +104,11 @@ def _work(call: Call) -> Library | None:
 
 
 def _pairs(name: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         got = call[name].shape[-1]
         return None if got == 2 else f"{name}: expected 2 in the last dimension, got {got}"
 
-    return rule(f"pairs: {name}", complain)
+    return rule(f"pairs: {name}", violation)
 
 
 def _few(call: Call) -> str | None:
@@ -143,14 +143,14 @@ def _shapes(call: Call) -> dict[str, Shape]:
 
 
 def _together(*names: str) -> Check:
-    def complain(call: Call) -> str | None:
+    def violation(call: Call) -> str | None:
         expected = _shapes(call)
         wrong = next((name for name in names if call[name].shape != expected[name]), None)
         if wrong is None:
             return None
         return f"{wrong}: expected shape {extents(expected[wrong])}, got {extents(call[wrong].shape)}"
 
-    return rule(f"shapes that go together: {', '.join(names)}", complain)
+    return rule(f"shapes that go together: {', '.join(names)}", violation)
 
 
 _COMMON = (
