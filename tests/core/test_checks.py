@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from aclnn.core.checks import view_violation
+from aclnn.core.checks import among, fits, value_is, view_violation
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call
+from aclnn.core.dtypes import Format
+from aclnn.core.operator import Call, Check
 from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
 from aclnn.core.tensor import Tensor
@@ -320,3 +321,51 @@ def test_data_types_listed_in_errors_exist_on_the_product_and_are_listed_once(ca
         offered = re.findall(r"ACL_\w+", text.rsplit(", got ", 1)[0])
         assert len(offered) == len(set(offered)), text
         assert product.has_bfloat16 or "ACL_BF16" not in offered, text
+
+
+POSITIVE = value_is("at least 1", lambda got: got >= 1, "k")
+SQUARE = value_is("a square", lambda got: got[0] == got[1], "x")
+WHOLE = value_is("32 elements", lambda got: got == 32, "x", of=lambda got: got.size)
+ROWS = fits("{} rows (as many as x)", lambda call, got: (call["x"].shape[0], got.shape[0]), "y")
+LONGER = fits("shape {} or a longer one", lambda call, y: (call["x"].shape, y.shape), "y", holds=lambda a, b: a <= b)
+TYPES = among("data type {}", lambda call, got: ((D.BF16, call["x"].dtype), got.dtype), "y")
+MODES = among("{}", lambda call, got: (("a", "b"), got), "mode")
+
+
+@pytest.mark.parametrize(
+    ("check", "title", "arguments", "text"),
+    [
+        (POSITIVE, "at least 1: k", {"k": 1}, None),
+        (POSITIVE, "at least 1: k", {"k": 0}, "k: expected at least 1, got 0"),
+        (SQUARE, "a square: x", {"x": (2, 2)}, None),
+        (SQUARE, "a square: x", {"x": (2, 3)}, "x: expected a square, got [2, 3]"),
+        (WHOLE, "32 elements: x", {"x": (4, 4)}, "x: expected 32 elements, got 16"),
+        (ROWS, "… rows (as many as x): y", {"x": (2,), "y": (2, 5)}, None),
+        (ROWS, "… rows (as many as x): y", {"x": (2,), "y": (3,)}, "y: expected 2 rows (as many as x), got 3"),
+        (ROWS, "… rows (as many as x): y", {"x": (2,), "y": None}, None),
+        (LONGER, "shape … or a longer one: y", {"x": (2,), "y": (3,)}, None),
+        (
+            LONGER,
+            "shape … or a longer one: y",
+            {"x": (2,), "y": (1,)},
+            "y: expected shape [2] or a longer one, got [1]",
+        ),
+        (TYPES, "data type …: y", {"x": (2,), "y": (2,)}, None),
+        (MODES, "…: mode", {"mode": "c"}, "mode: expected 'a' or 'b', got 'c'"),
+    ],
+)
+def test_values_of_arguments(check: Check, title: str, arguments: Arguments, text: str | None) -> None:
+    """A tensor is given by its shape."""
+    described = {
+        name: Tensor(D.FLOAT, value) if isinstance(value, tuple) else value for name, value in arguments.items()
+    }
+    assert check.name == title
+    assert check.complaint(Call(CASES[0].operator, described, Product.ATLAS_A2)) == text
+
+
+def test_types_and_formats_are_worded_by_their_names_in_c() -> None:
+    tensors = {"x": Tensor(D.FLOAT, (2,)), "y": Tensor(D.INT8, (2,), format=Format.FORMAT_NCHW)}
+    call = Call(CASES[0].operator, tensors, Product.ATLAS_A2)
+    formats = fits("format {}", lambda call, got: (call["x"].format, got.format), "y")
+    assert TYPES.complaint(call) == "y: expected data type ACL_BF16 or ACL_FLOAT, got ACL_INT8"
+    assert formats.complaint(call) == "y: expected format ACL_FORMAT_ND, got ACL_FORMAT_NCHW"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
+from typing import Any
 
 from aclnn.core.dtypes import DataType, Format
 from aclnn.core.operator import Call, Check, Operator
@@ -62,7 +64,16 @@ def extents(shape: Sequence[int]) -> str:
     return f"{str(list(shape[:_EXTENTS]))[:-1]}, … {len(shape)} in all]"
 
 
-def rule(name: str, violation: Callable[[Call], str | None], code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
+def worded(value: object) -> str:
+    """Format a value for an error text: a shape as a list, a data type or format by its name in C, a text quoted."""
+    if isinstance(value, (DataType, Format)):
+        return value.c_name
+    if isinstance(value, (tuple, list)):
+        return extents(value)
+    return shown(value) if isinstance(value, str) else str(value)
+
+
+def rule(name: str, complaint: Callable[[Call], str | None], code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
     """Make a check from a function that returns an error text for a violation, None otherwise."""
     return Check(name, code, violation)
 
@@ -78,6 +89,69 @@ def each(name: str, names: Sequence[str], violation: Violation, code: int = ACLN
         return None
 
     return Check(f"{name}: {', '.join(names)}", code, find)
+
+
+def value_is(
+    what: str,
+    holds: Callable[[Any], object],
+    *names: str,
+    of: Callable[[Any], Any] = lambda argument: argument.shape if isinstance(argument, Tensor) else argument,
+    code: int = ACLNN_ERR_PARAM_INVALID,
+) -> Check:
+    """Require a property of arguments.
+
+    Args:
+        what: the property, as in ``at least 1``.
+        holds: function of the value that returns true if it has the property.
+        names: the arguments.
+        of: function of an argument that returns the value; by default a tensor's shape, an attribute itself.
+        code: status code of a violation.
+    """
+
+    def complain(call: Call, name: str) -> str | None:
+        got = of(call[name])
+        return None if holds(got) else f"expected {what}, got {worded(got)}"
+
+    return each(what, names, complain, code)
+
+
+def fits(
+    what: str,
+    values: Callable[[Call, Any], tuple[Any, ...]],
+    *names: str,
+    holds: Callable[..., object] = operator.eq,
+    code: int = ACLNN_ERR_PARAM_INVALID,
+) -> Check:
+    """Require a value that fits others of the call, by default one that equals another.
+
+    Args:
+        what: the expected value, with ``{}`` for the others in order: ``{} rows (as many as x)``.
+        values: function of the call and the argument that returns the other values, then the argument's.
+        names: the arguments.
+        holds: function of all values that returns true if the last one fits.
+        code: status code of a violation.
+    """
+
+    def complain(call: Call, name: str) -> str | None:
+        *others, got = values(call, call[name])
+        return None if holds(*others, got) else f"expected {what.format(*map(worded, others))}, got {worded(got)}"
+
+    return each(what.replace("{}", "…"), names, complain, code)
+
+
+def among(
+    what: str,
+    values: Callable[[Call, Any], tuple[Collection[Any], Any]],
+    *names: str,
+    code: int = ACLNN_ERR_PARAM_INVALID,
+) -> Check:
+    """Require one of several values: ``fits`` with a collection as the only other value, which is listed in words."""
+
+    def complain(call: Call, name: str) -> str | None:
+        allowed, got = values(call, call[name])
+        return None if got in allowed else f"expected {what.format(listing(map(worded, allowed)))}, got {worded(got)}"
+
+    return each(what.replace("{}", "…"), names, complain, code)
 
 
 def present(*names: str) -> Check:
