@@ -184,7 +184,7 @@ BREAKS: Mapping[str, Breaking] = {
         else shape((3, KV, K, E), name),
         "to be",
     ),
-    "shape of the attention": lambda o, name: Break(shape((1, 2, 3), name), "shape ["),
+    "shape … (of the attention)": lambda o, name: Break(shape((1, 2, 3), name), "shape ["),
     "shape of a statistic": lambda o, name: Break(shape((1, 2, 3), name), "8]"),
     "same shape as query": lambda o, name: Break(shape((1, 2, 3), name), "shape ["),
     "same shape as keyIn": lambda o, name: Break(shape((1, 2, 3), name), "shape ["),
@@ -210,15 +210,15 @@ BREAKS: Mapping[str, Breaking] = {
     "elements of a rotary part": lambda o, name: Break(
         _with_ropes(o, {name: T(D.BF16, (6, N, 24))}), "a multiple of 8 elements up to 16", D.BF16
     ),
-    "goes with rotary parts": lambda o, name: Break(
+    "another mode with queryRope": lambda o, name: Break(
         _with_ropes(o, {name: 6, "prefixOptional": (1, 1)}), "another mode", D.BF16
     ),
     "masked": lambda o, name: Break(_with_ropes(o, {name: None}), "a mask", D.BF16),
     "none with rotary parts": lambda o, name: Break(
         _with_ropes(o, {name: T(D.BF16 if name != "dropMaskOptional" else D.UINT8, (N,))}), "none with", D.BF16
     ),
-    "no dropout": lambda o, name: Break(_with_ropes(o, {name: 0.5}), "1 with", D.BF16),
-    "shape of a rotary part": lambda o, name: Break(_with_ropes(o, {name: T(D.BF16, (5, N, 8))}), "8] (with", D.BF16),
+    "1 beside queryRope": lambda o, name: Break(_with_ropes(o, {name: 0.5}), "1 beside", D.BF16),
+    "shape of a rotary part": lambda o, name: Break(_with_ropes(o, {name: T(D.BF16, (5, N, 8))}), "8] (beside", D.BF16),
     "shape of its gradient": lambda o, name: Break(_with_ropes(o, {name: T(D.BF16, (5, N, 8))}), "8] (as", D.BF16),
     "shape of the bias": lambda o, name: Break(
         {name: T(D.FLOAT, (7,))} | ({"pseType": 2} if "pseType" in _parameters(o) else {}), "shape ["
@@ -238,11 +238,11 @@ BREAKS: Mapping[str, Breaking] = {
 
 #: Answered with one code by the forward functions, with another by those of gradients.
 OF_ROPES = (
-    *("of one data type", "elements of a rotary part", "goes with rotary parts", "none with rotary parts"),
-    *("no dropout",),
+    *("of one data type", "elements of a rotary part", "another mode with queryRope", "none beside rotary parts"),
+    *("1 beside queryRope",),
 )
 TILING = (
-    *("shape of a rotary part", "as many", "shape of the attention", "shape of a statistic", "ends of sequences"),
+    *("shape of a rotary part", "as many", "shape … (of the attention)", "shape of a statistic", "ends of sequences"),
     *("known mode", "shape of the mask", "shape of the bias", "dropout", "a number a head", "shape of a gradient"),
 )
 COMMON = (

@@ -124,7 +124,7 @@ class TestBlockSparseAttention(LibraryTests):
             "same data type as query": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_FLOAT16", D.FLOAT16),
             "allowed value": _allowed,
             "one layout": lambda o, name: Break({name: "TND" if o.name == BACKWARD else "BNSD"}, "as qInputLayout"),
-            "two extents": lambda o, name: Break({name: (8,)}, "at least two numbers"),
+            "at least two numbers, the first two above 0": lambda o, name: Break({name: (8,)}, "at least two numbers"),
             "blocks of keys": lambda o, name: Break({name: (8, 64)}, "a multiple of 128"),
             "precision of the type": lambda o, name: Break({name: 1}, "0 or 4", D.BF16),
             "dimensions of the layout": lambda o, name: Break(shape((2, 9), name), "dimensions ("),
@@ -132,7 +132,7 @@ class TestBlockSparseAttention(LibraryTests):
                 shape((450, 3, SIZE) if o.name == FORWARD else (2, 3, KEY_ROOM, SIZE), name), "a divisor of its heads"
             ),
             "lengths of samples": lambda o, name: Break({name: (20, 301)}, "lengths "),
-            "heads of key": lambda o, name: Break({name: 1}, "2 (heads of key)"),
+            "… (heads of key)": lambda o, name: Break({name: 1}, "2 (heads of key)"),
             **{
                 title: lambda o, name: Break(shape(_other(o, name), name), "shape [")
                 for title in (
@@ -144,7 +144,7 @@ class TestBlockSparseAttention(LibraryTests):
         numbers=lambda operator, name, array: MASK if name == "blockSparseMaskOptional" else array / 4,
         terms=8,
         code=NO_KERNEL,
-        codes={"one layout": INVALID, "two extents": INVALID},
+        codes={"one layout": INVALID, "at least two numbers, the first two above 0": INVALID},
     )
 
     def test_every_check_rejects(self, operator: Any, check: Any, title: str, name: str) -> None:

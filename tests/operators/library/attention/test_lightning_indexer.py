@@ -191,10 +191,13 @@ BREAKS: Mapping[str, Breaking] = {
     "goes with that of queries": lambda o, name: Break({name: "TND"}, "'BSND' or 'PA_BSND'"),
     "dimensions of the layout": lambda o, name: Break(shape((2, 3, SIZE), name), "4 dimensions (BSND)"),
     "given with its layout": _given_with_its_layout,
-    "data type of integers": lambda o, name: Break(_with(o, name, T(D.INT64, (2,))), "ACL_INT32"),
+    "data type ACL_INT32": lambda o, name: Break(_with(o, name, T(D.INT64, (2,))), "ACL_INT32"),
     "one for each sample": _one_for_each_sample,
     "a head, samples as queries have": lambda o, name: Break(shape((B, KEYS, 2, SIZE), name), "one head"),
-    "a number of keys": lambda o, name: Break({name: 2049}, "from 1 to 2048"),
+    **dict.fromkeys(
+        ("from 1 to 2048", "from 1 to 2048, or a multiple of 1024 up to 8192"),
+        lambda o, name: Break({name: 2049}, "from 1 to 2048"),
+    ),
     "not of pages": lambda o, name: Break(
         _with(o, "blockTableOptional", T(D.INT32, (B, 3))) | {name: True}, "false with"
     ),

@@ -92,10 +92,12 @@ class TestSelectedInference(LibraryTests):
             "same data type as query": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_FLOAT16"),
             "allowed value": lambda o, name: Break({name: "TND"}, "'BSH' or 'BSND'"),
             "dimensions of the layout": lambda o, name: Break(shape((3, 768), name), "3 dimensions (BSH)"),
-            "one query of each sample": lambda o, name: Break(shape((3, 2, 768), name), "samples of one query"),
+            "at most 3072 samples of one query": lambda o, name: Break(
+                shape((3, 2, 768), name), "samples of one query"
+            ),
             "heads": lambda o, name: Break({name: 3}, "a multiple up to 16 times numKeyValueHeads"),
             "blocks with a kernel": lambda o, name: Break({name: 24}, "a multiple of 16 up to 128"),
-            "pages with a kernel": lambda o, name: Break({name: 32}, "64 or 128"),
+            "64 or 128": lambda o, name: Break({name: 32}, "64 or 128"),
             "pages of heads": lambda o, name: Break(shape((6, 32, 384), name), "pages of pageBlockSize"),
             "pages of each sample": lambda o, name: Break(shape((2, 3), name), "shape [3, …]"),
             "a length of each sample": lambda o, name: Break({name: (130, 64, 193)}, "3 lengths from 1 to 192"),

@@ -288,15 +288,19 @@ BREAKS: Mapping[str, Breaking] = {
     "goes with that of queries": lambda o, name: Break({name: "TND"}, "'BSND' or 'PA_BSND'"),
     "dimensions of the layout": lambda o, name: Break(shape((2, 3, SIZE), name), "4 dimensions (BSND)"),
     "given with its layout": _given_with_its_layout,
-    "data type of integers": lambda o, name: Break(_with(o, name, T(D.INT64, (2,))), "ACL_INT32"),
+    "data type ACL_INT32": lambda o, name: Break(_with(o, name, T(D.INT64, (2,))), "ACL_INT32"),
     "one for each sample": _one_for_each_sample,
     "a head, samples as queries have": lambda o, name: Break(shape(_shape(o, name), name), "one head"),
-    "keys of a block": lambda o, name: Break({name: 3}, "1, "),
+    **dict.fromkeys(
+        ("1, 2, 4, 8 or 16", "1, 8, 16, 32 or 64", "1, 2, 4, 8, 16, 32, 64 or 128"),
+        lambda o, name: Break({name: 3}, "1, "),
+    ),
     "whole pages": lambda o, name: Break(
         {**_with(o, "blockTableOptional", T(D.INT32, (B, 1))), name: 32}, "a divisor of 16"
     ),
-    "elements of a head": lambda o, name: Break(
-        shape((B, KEYS if name == "key" else QUERIES, 1, 128), name), "heads of"
+    **dict.fromkeys(
+        [f"heads of {elements} elements" for elements in (512, 576, 656)],
+        lambda o, name: Break(shape((B, KEYS if name == "key" else QUERIES, 1, 128), name), "heads of"),
     ),
     "heads": lambda o, name: Break(shape((B, QUERIES, 5, CALLS[o.name](D.FLOAT16)[name].shape[-1]), name), "8, 16"),
     "shape is that of key": lambda o, name: Break(shape((B, 4, 1, SIZE), name), "shape ["),

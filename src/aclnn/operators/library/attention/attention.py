@@ -17,6 +17,7 @@ from aclnn.core.checks import (
     each,
     elsewhere,
     extents,
+    fits,
     floating,
     listing,
     one_of,
@@ -27,6 +28,7 @@ from aclnn.core.checks import (
     same_dtype,
     same_shape,
     unless_empty,
+    value_is,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
@@ -291,11 +293,6 @@ def _attention_shape(call: Call) -> Shape:
     return (*query[:-1], value["D"] * (call["headNum"] if "H" in _layout(call) else 1))
 
 
-def _has_attention_shape(call: Call, name: str) -> str | None:
-    expected, got = _attention_shape(call), call[name].shape
-    return None if got == expected else f"expected shape {extents(expected)} (of the attention), got {extents(got)}"
-
-
 def _statistic_shape(call: Call, name: str) -> str | None:
     sizes, got = _sizes(call, "query"), call[name].shape
     if "T" in sizes:
@@ -466,16 +463,6 @@ def _not_beside_ropes(call: Call, name: str) -> str | None:
     return f"expected none with {_ROPE}, got a tensor" if given(call, name) else None
 
 
-def _mode_beside_ropes(call: Call) -> str | None:
-    got = call["sparseMode"]
-    return f"sparseMode: expected another mode with {_ROPE}, got {got}" if got == SHORT_PREFIX else None
-
-
-def _keep_beside_ropes(call: Call) -> str | None:
-    got = call["keepProb"]
-    return f"keepProb: expected 1 with {_ROPE}, got {got}" if got < 1 else None
-
-
 def _mask_beside_ropes(call: Call) -> str | None:
     name = "attenMaskOptional"
     return None if given(call, name) else f"{name}: expected a mask with {_ROPE}, got none"
@@ -492,10 +479,10 @@ def _rope_checks(names: _Names, gradients: Collection[str]) -> tuple[Check, ...]
             _has_ropes,
             each("of one data type", ("query", *ropes, *gradients), _bf16, code),
             each("elements of a rotary part", ropes, _rope_elements, code),
-            rule("goes with rotary parts: sparseMode", _mode_beside_ropes, code),
+            value_is(f"another mode with {_ROPE}", lambda got: got != SHORT_PREFIX, "sparseMode", code=code),
             rule("masked: attenMaskOptional", _mask_beside_ropes, null),
-            each("none with rotary parts", (names.bias, "dropMaskOptional"), _not_beside_ropes, code),
-            rule("no dropout: keepProb", _keep_beside_ropes, code),
+            each("none beside rotary parts", (names.bias, "dropMaskOptional"), _not_beside_ropes, code),
+            value_is(f"1 beside {_ROPE}", lambda got: not got < 1, "keepProb", code=code),
             each("shape of a rotary part", ropes, _rope_shape, ACLNN_ERR_INNER_TILING_ERROR),
             *([each("shape of its gradient", tuple(gradients), _rope_gradient_shape)] if gradients else []),
         ),
@@ -505,10 +492,6 @@ def _rope_checks(names: _Names, gradients: Collection[str]) -> tuple[Check, ...]
 def _short_query(call: Call, name: str) -> str | None:
     got = call["query"].dtype
     return f"expected none with query of {got.c_name}, got a tensor" if got == D.FLOAT and given(call, name) else None
-
-
-def _positive(call: Call) -> str | None:
-    return None if call["headNum"] > 0 else f"headNum: expected at least 1, got {call['headNum']}"
 
 
 def _checks(names: _Names, parameters: Sequence[str]) -> tuple[Check, ...]:
@@ -539,12 +522,14 @@ def _checks(names: _Names, parameters: Sequence[str]) -> tuple[Check, ...]:
         dtype_in({D.UINT8}, "dropMaskOptional"),
         dtype_in({D.FLOAT}, *statistics, *sinks),
         *(each("of 16 bits only", (name,), _short_query) for name in sinks if of_short),
-        rule("at least 1: headNum", _positive),
+        value_is("at least 1", lambda got: got > 0, "headNum"),
         rule(f"dimensions of the layout: inputLayout, {', '.join(inputs)}", _dimensions),
         rule(f"heads: headNum, {names.key}, value", _heads),
         *(_rope_checks(names, rope_gradients) if ropes else ()),
         rule(f"as many: {'value' if only_packed else f'{names.key}, value'}", _as_many, tiling),
-        each("shape of the attention", results, _has_attention_shape, tiling),
+        fits(
+            "shape {} (of the attention)", lambda call, got: (_attention_shape(call), got.shape), *results, code=tiling
+        ),
         each("shape of a statistic", statistics, _statistic_shape, tiling),
         *(same_shape(out, name) for out, name in zip(gradients, inputs, strict=False)),
         *([rule(f"ends of sequences: {', '.join(ends)}", _sequences, tiling)] if ends else []),

@@ -23,7 +23,7 @@ from aclnn.core.checks import (
     same_dtype,
     same_shape,
     shape_is,
-    shown,
+    value_is,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -78,13 +78,6 @@ def _few_columns(call: Call) -> str | None:
         f"prevAttnOut: expected at most {_MOST_HEADS} heads, and a multiple of {_UNIT} up to {_MOST_COLUMNS} columns, "
         f"got {heads} and {columns}"
     )
-
-
-def _softmax_layout(call: Call) -> str | None:
-    allowed, got = ("", "SBH", "TND"), call[_SOFTMAX_LAYOUT]
-    if got is None or got in allowed:
-        return None
-    return f"{_SOFTMAX_LAYOUT}: expected {listing(map(repr, allowed))}, got {shown(got)}"
 
 
 def _lengths(call: Call) -> str | None:
@@ -202,7 +195,10 @@ def _returns_lse(call: Call) -> bool:
 
 def _ring(name: str, *layout: Parameter) -> Operator:
     """Declare a variant of the ring update, with or without a layout of maxima and sums."""
-    layout_known = tuple(rule(f"layout of maxima and sums: {each.name}", _softmax_layout) for each in layout)
+    layout_known = tuple(
+        value_is(f"{listing(map(repr, ('', 'SBH', 'TND')))}", lambda got: got in ("", "SBH", "TND"), _SOFTMAX_LAYOUT)
+        for each in layout
+    )
     return Operator(
         name=name,
         function=camel(name),

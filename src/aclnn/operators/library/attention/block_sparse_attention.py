@@ -12,6 +12,7 @@ from aclnn.core.checks import (
     dtype_in,
     each,
     extents,
+    fits,
     has_zero,
     null,
     one_of,
@@ -22,6 +23,7 @@ from aclnn.core.checks import (
     same_shape,
     shape_is,
     unless_empty,
+    value_is,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -140,13 +142,6 @@ def _same_layout(call: Call) -> str | None:
     return None if first == second else f"{_LAYOUTS[1]}: expected {first!r} (as {_LAYOUTS[0]}), got {second!r}"
 
 
-def _block(call: Call) -> str | None:
-    got = call[_BLOCK]
-    if len(got) >= 2 and min(got[:2]) > 0:
-        return None
-    return f"{_BLOCK}: expected at least two numbers, the first two above 0, got {extents(got)}"
-
-
 def _width(call: Call) -> str | None:
     got = call[_BLOCK][1]
     return None if got % _UNIT == 0 else f"{_BLOCK}: expected a multiple of {_UNIT} in second place, got {got}"
@@ -207,11 +202,6 @@ def _whole(call: Call) -> str | None:
     return None
 
 
-def _head_count(call: Call) -> str | None:
-    expected, got = call["key"].shape[1], call["numKeyValueHeads"]
-    return None if got == expected else f"numKeyValueHeads: expected {expected} (heads of key), got {got}"
-
-
 def _writes_sums(call: Call) -> bool:
     return bool(call[_LSE_FLAG])
 
@@ -224,7 +214,7 @@ def _types() -> tuple[Check, ...]:
         same_dtype("value", "query"),
         *(one_of(name, PACKED, _HEADS_FIRST) for name in _LAYOUTS),
         rule(f"one layout: {_LAYOUTS[1]}", _same_layout),
-        rule(f"two extents: {_BLOCK}", _block),
+        value_is("at least two numbers, the first two above 0", lambda got: len(got) >= 2 and min(got[:2]) > 0, _BLOCK),
     )
 
 
@@ -316,7 +306,7 @@ OPERATORS = (
                         dtype_in({D.FLOAT}, _LSE),
                         shape_is("a sum for each query", _lse_shape, _LSE),
                     ),
-                    rule("heads of key: numKeyValueHeads", _head_count),
+                    fits("{} (heads of key)", lambda call, got: (call["key"].shape[1], got), "numKeyValueHeads"),
                 ),
             ),
         ),

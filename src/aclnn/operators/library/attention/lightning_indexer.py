@@ -21,6 +21,7 @@ from aclnn.core.checks import (
     same_shape,
     shape_is,
     unless_empty,
+    value_is,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -90,20 +91,6 @@ def _heads(call: Call) -> str | None:
     if elements == _ELEMENTS == call["key"].shape[-1]:
         return None
     return f"query: expected heads of {_ELEMENTS} elements, as key has, got {elements} and {call['key'].shape[-1]}"
-
-
-def _few(call: Call) -> str | None:
-    got = call[_COUNT]
-    return None if 0 < got <= _LARGE_COUNT else f"{_COUNT}: expected from 1 to {_LARGE_COUNT}, got {got}"
-
-
-def _count(call: Call) -> str | None:
-    got = call[_COUNT]
-    if 0 < got <= _LARGE_COUNT or (0 < got <= _LARGEST_COUNT and got % _COUNT_STEP == 0):
-        return None
-    return (
-        f"{_COUNT}: expected from 1 to {_LARGE_COUNT}, or a multiple of {_COUNT_STEP} up to {_LARGEST_COUNT}, got {got}"
-    )
 
 
 def _values_of_pages(call: Call) -> str | None:
@@ -269,7 +256,11 @@ OPERATORS = (
             ("sparseIndicesOut",),
             _columns,
             *_FORWARD.checks(),
-            rule(f"a number of keys: {_COUNT}", _count),
+            value_is(
+                f"from 1 to {_LARGE_COUNT}, or a multiple of {_COUNT_STEP} up to {_LARGEST_COUNT}",
+                lambda got: 0 < got <= _LARGE_COUNT or (0 < got <= _LARGEST_COUNT and got % _COUNT_STEP == 0),
+                _COUNT,
+            ),
             *mask_checks(),
             rule("not of pages: returnValues", _values_of_pages),
             rule("heads: query", _heads),
@@ -313,7 +304,7 @@ OPERATORS = (
             ("out",),
             _quantized_columns,
             *_FORWARD.checks(),
-            rule(f"a number of keys: {_COUNT}", _few),
+            value_is(f"from 1 to {_LARGE_COUNT}", lambda got: 0 < got <= _LARGE_COUNT, _COUNT),
             *mask_checks(),
             one_of("queryQuantMode", 0),
             one_of("keyQuantMode", 0),

@@ -28,6 +28,7 @@ from aclnn.core.checks import (
     same_dtype,
     same_shape,
     shape_is,
+    value_is,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -340,11 +341,6 @@ _HEAD_BYTES = 64
 """Byte alignment of a head and of its rotated elements when angles come from a table."""
 
 
-def _turned_columns(call: Call) -> str | None:
-    got = call["x"].shape[-1]
-    return None if got == _COLUMNS else f"x: expected {_COLUMNS} columns, got {got}"
-
-
 def _beside_heads(call: Call, name: str) -> str | None:
     (samples, _, tokens, columns), got = call["x"].shape, call[name].shape
     shared = (1, samples) if call.product in CLASS_950 else (samples,)
@@ -516,8 +512,8 @@ OPERATORS = (
             ("out",),
             lambda product: [(d,) * 4 for d in (FLOATING if product in CLASS_950 else (D.FLOAT16, D.BF16))],
             dims_between(4, 4, "x", "cos"),
-            rule("columns of a head: x", _turned_columns),
-            each("with x", ("cos",), _beside_heads),
+            value_is(f"{_COLUMNS} columns", lambda got: got == _COLUMNS, "x", of=lambda got: got.shape[-1]),
+            each("beside x", ("cos",), _beside_heads),
             same_shape("sin", "cos"),
             same_shape("out", "x"),
         ),

@@ -19,6 +19,7 @@ from aclnn.core.checks import (
     same_dtype,
     shape_is,
     unless_empty,
+    value_is,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -102,13 +103,6 @@ def _blocks(call: Call) -> str | None:
     )
 
 
-def _samples(call: Call) -> str | None:
-    got = call["query"].shape
-    if got[0] <= _MOST_SAMPLES and got[1] == 1:
-        return None
-    return f"query: expected at most {_MOST_SAMPLES} samples of one query, got {extents(got)}"
-
-
 def _of(call: Call, heads: int, elements: int) -> tuple[int, ...]:
     return (heads * elements,) if _is_merged(call) else (heads, elements)
 
@@ -125,11 +119,6 @@ def _keys(call: Call, name: str) -> str | None:
     expected = (call["key"].shape[0], call[_PAGE], *_of(call, call[_SHARED], _ELEMENTS[name]))
     got = call[name].shape
     return None if got == expected else f"expected shape {extents(expected)} (pages of {_PAGE}), got {extents(got)}"
-
-
-def _page(call: Call) -> str | None:
-    got = call[_PAGE]
-    return None if got in _PAGES else f"{_PAGE}: expected {listing(map(str, _PAGES))}, got {got}"
 
 
 def _table(call: Call) -> str | None:
@@ -200,10 +189,14 @@ OPERATORS = (
                     present(_TABLE, _LENGTHS),
                     one_of(_LAYOUT, _MERGED, _APART),
                     each("dimensions of the layout", ("query", "key", "value"), _dimensions),
-                    rule("one query of each sample: query", _samples),
+                    value_is(
+                        f"at most {_MOST_SAMPLES} samples of one query",
+                        lambda got: got[0] <= _MOST_SAMPLES and got[1] == 1,
+                        "query",
+                    ),
                     rule(f"heads: {_HEADS}", _head_counts),
                     rule(f"blocks with a kernel: {_SIZE}", _blocks),
-                    rule(f"pages with a kernel: {_PAGE}", _page),
+                    value_is(f"{listing(map(str, _PAGES))}", lambda got: got in _PAGES, _PAGE),
                     shape_is("of the heads", _query_shape, "query"),
                     each("pages of heads", ("key", "value"), _keys),
                     rule(f"pages of each sample: {_TABLE}", _table),

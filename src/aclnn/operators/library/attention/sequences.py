@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aclnn.core.checks import each, extents, has_zero, listing, one_of, rule, shown
+from aclnn.core.checks import each, extents, has_zero, listing, one_of, rule, shown, value_is
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Parameter
 from aclnn.operators.library.common import attribute, expect_within
@@ -120,7 +120,9 @@ class Sequences(NamedTuple):
             *([rule(f"goes with that of queries: {self.layouts[1]}", self._layouts)] if paged else []),
             *(each("dimensions of the layout", (name,), self._dimensions) for name in self.tensors),
             *(rule(f"given with its layout: {name}", self._needed(name)) for name in (*self.lengths, *paged)),
-            each("data type of integers", (*self.lengths, *paged), _int32),
+            value_is(
+                "data type ACL_INT32", lambda got: got == D.INT32, *self.lengths, *paged, of=lambda got: got.dtype
+            ),
             each("one for each sample", (*self.lengths, *paged), self._samples),
             rule(f"a head, samples as queries have: {self.tensors[1]}", self._keys),
         )
@@ -167,8 +169,3 @@ class Sequences(NamedTuple):
         if layout == PAGES and (got[1] % _PAGE_UNIT or got[1] > _LARGEST_PAGE):
             return f"{name}: expected pages of a multiple of {_PAGE_UNIT} tokens up to {_LARGEST_PAGE}, got {got[1]}"
         return None
-
-
-def _int32(call: Call, name: str) -> str | None:
-    got = call[name].dtype
-    return None if got == D.INT32 else f"expected data type ACL_INT32, got {got.c_name}"

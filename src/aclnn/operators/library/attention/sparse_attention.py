@@ -29,6 +29,7 @@ from aclnn.core.checks import (
     same_shape,
     shape_is,
     unless_empty,
+    value_is,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -282,23 +283,15 @@ def _heads_of(further_950: Sequence[int]) -> Check:
 
 
 def _elements_are(expected: int, name: str) -> Check:
-    def violation(call: Call) -> str | None:
-        got = call[name].shape[-1]
-        return None if got == expected else f"{name}: expected heads of {expected} elements, got {got}"
-
-    return rule(f"elements of a head: {name}", violation)
+    return value_is(f"heads of {expected} elements", lambda got: got == expected, name, of=lambda got: got.shape[-1])
 
 
 def _blocks(name: str, allowed: Sequence[int]) -> tuple[Check, ...]:
     """Require a supported number of keys per block; on Ascend 950 it is 1."""
 
-    def violation(call: Call) -> str | None:
-        got = call[name]
-        return None if got in allowed else f"{name}: expected {listing(map(str, allowed))}, got {got}"
-
     return (
         *on(CLASS_950, one_of(name, 1)),
-        *elsewhere(CLASS_950, rule(f"keys of a block: {name}", violation)),
+        *elsewhere(CLASS_950, value_is(f"{listing(map(str, allowed))}", lambda got: got in allowed, name)),
     )
 
 
