@@ -135,7 +135,7 @@ BREAKS: Mapping[str, Breaking] = {
         {"groups": "at least 1", "input": "4 channels", "weight": "a multiple of 2"}[name],
     ),
     "shape of the convolution": lambda o, name: Break(shape((2, 6, 2, 4), name), "[2, 6, 2, 5]"),
-    "one a channel": lambda o, name: Break(shape((4,), name), "[6]"),
+    "shape … (of the channels)": lambda o, name: Break(shape((4,), name), "[6]"),
     "allowed value": lambda o, name: Break({name: 4}, "0, 1, 2 or 3"),
     "wanted": lambda o, name: Break({name: None}, "a tensor"),
     "shape of what it is the gradient of": lambda o, name: Break(

@@ -128,10 +128,10 @@ BREAKS: Mapping[str, Breaking] = {
         f"same format as {x}": _on_950("ACL_FORMAT_NCHW", lambda name: {name: {"format": Format.FORMAT_ND}})
         for x in NAMED
     },
-    "as many numbers as there must be": _on_950("numbers", lambda name: {name: (1,)}),
+    **dict.fromkeys(("2 numbers", "4 numbers"), _on_950("numbers", lambda name: {name: (1,)})),
     "a kernel": _on_950("at most 2048", lambda name: {name: (2049, 1)}),
     "1, 1 and two steps": _on_950("1, 1 and two", lambda name: {name: (1, 1, 0, 1)}),
-    "not negative": _on_950("at least 0", lambda name: {name: (0, 0, 0, -1)}),
+    "numbers of at least 0": _on_950("at least 0", lambda name: {name: (0, 0, 0, -1)}),
     "some": _on_950("at least 1", lambda name: {name: 0}),
     "allowed value": _on_950("True", lambda name: {name: False}),
     "4 dimensions": _on_950("4 dimensions", lambda name: shape((2, 4, 5), name)),

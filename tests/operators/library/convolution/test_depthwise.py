@@ -43,7 +43,7 @@ class TestDepthwise(LibraryTests):
             "two numbers": lambda o, name: Break({name: (1, -1)}, "2 numbers"),
             "format of the dimensions": lambda o, name: Break({name: {"format": Format.FORMAT_ND}}, "FORMAT_NCHW"),
             "kernels of the channels": lambda o, name: Break(shape((6, 1, 3, 2), name), "[4 or a multiple, 1"),
-            "height and width of weight": lambda o, name: Break({name: (2, 3)}, "[3, 2]"),
+            "… (of weight)": lambda o, name: Break({name: (2, 3)}, "[3, 2]"),
             "shape is one for each kernel": lambda o, name: Break(shape((4,), name), "[8]"),
             "shape is of the windows": lambda o, name: Break(shape((2, 8, 2, 2), name), "[2, 8, 3, 2]"),
             "windows": lambda o, name: Break(shape((2, 0, 5, 4), "self"), "no elements"),

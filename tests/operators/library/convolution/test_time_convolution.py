@@ -55,7 +55,7 @@ BREAKS: Mapping[str, Breaking] = {
     "1 dimension": lambda o, name: Break(shape((5, 1), name), "1 dimension"),
     "format of sequences": lambda o, name: Break({name: {"format": Format.FORMAT_NCHW}}, "ACL_FORMAT_NCL"),
     "format ACL_FORMAT_ND": lambda o, name: Break({name: {"format": Format.FORMAT_NCL}}, "ACL_FORMAT_ND"),
-    "not negative": lambda o, name: Break({name: -1}, "0 or more"),
+    "0 or more": lambda o, name: Break({name: -1}, "0 or more"),
     "shape is kernels of these channels": lambda o, name: Break(shape((4, 2, 5), name), "[4, 3, 5]"),
     "shape is one for each output channel": lambda o, name: Break(shape((4,), name), "[5]"),
     "within the padded steps": lambda o, name: Break(shape((10, 3, 5), name), "at most 9"),

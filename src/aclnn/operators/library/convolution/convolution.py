@@ -21,6 +21,7 @@ from aclnn.core.checks import (
     dtype_in,
     each,
     extents,
+    fits,
     floating,
     format_of_rank,
     listing,
@@ -254,13 +255,6 @@ def _bias_format(call: Call, name: str) -> str | None:
     return None if got in _BIAS_FORMATS else f"expected format {expected}, got {got.c_name}"
 
 
-def _bias(call: Call) -> str | None:
-    expected = (_result_shape(call)[1],)
-    if call["bias"] is None or call["bias"].shape == expected:
-        return None
-    return f"bias: expected shape {extents(expected)} (of the channels), got {extents(call['bias'].shape)}"
-
-
 _ARRAYS = ("stride", "padding", "dilation", "outputPadding")
 _VOLUMES = 3
 """Number of spatial dimensions of a volume."""
@@ -471,7 +465,7 @@ OPERATORS = (
             *_checks(
                 _shape_of("output"),
                 rule("nothing of nothing: output", _nothing),
-                rule("one a channel: bias", _bias),
+                fits("shape {} (of the channels)", lambda call, got: ((_result_shape(call)[1],), got.shape), "bias"),
                 rule("within the kernels' reach: padding", _reach),
             ),
         ),

@@ -29,6 +29,7 @@ from aclnn.core.checks import (
     same_format,
     same_shape,
     shape_is,
+    value_is,
     with_code,
 )
 from aclnn.core.dtypes import Format
@@ -60,11 +61,7 @@ def _steps(name: str) -> Check:
 
 
 def _length(name: str, expected: int) -> Check:
-    def violation(call: Call) -> str | None:
-        got = len(call[name])
-        return None if got == expected else f"{name}: expected {expected} numbers, got {got}"
-
-    return rule(f"as many numbers as there must be: {name}", violation)
+    return value_is(f"{expected} numbers", lambda got: got == expected, name, of=lambda got: len(got))
 
 
 def _kernel(call: Call) -> str | None:
@@ -72,11 +69,6 @@ def _kernel(call: Call) -> str | None:
     if rows > 0 and columns > 0 and rows * columns <= _MOST_ELEMENTS:
         return None
     return f"{_SIZE}: expected at least 1 of each and at most {_MOST_ELEMENTS} together, got {list(call[_SIZE])}"
-
-
-def _not_negative(call: Call) -> str | None:
-    got = list(call[_PADDING])
-    return None if min(got) >= 0 else f"{_PADDING}: expected numbers of at least 0, got {got}"
 
 
 def _some(name: str) -> Check:
@@ -361,7 +353,9 @@ OPERATORS = (
                 format_is(Format.FORMAT_NCHW, "gradOutput", "input"),
                 *(same_format(name, "input") for name in ("weight", "offsetOut", "offset", *_GRADIENTS[:3])),
                 format_is(Format.FORMAT_ND, "gradBias"),
-                *_attributes(rule(f"not negative: {_PADDING}", _not_negative)),
+                *_attributes(
+                    value_is("numbers of at least 0", lambda got: min(got) >= 0, _PADDING, of=lambda got: list(got))
+                ),
                 dims_between(4, 4, "gradOutput", "input", "weight", "offsetOut", "offset", *_GRADIENTS[:3]),
                 dims_between(1, 1, "gradBias"),
                 *_fitting(

@@ -12,6 +12,7 @@ from aclnn.core.checks import (
     dtype_in,
     each,
     extents,
+    fits,
     floating,
     format_of_rank,
     present,
@@ -46,11 +47,6 @@ def _kernels(call: Call) -> str | None:
     if w[0] and w[1] <= 1 and min(w[2:]) and (not x[1] or w[0] % x[1] == 0):
         return None
     return f"weight: expected shape [{x[1]} or a multiple, 1, height, width], got {extents(w)}"
-
-
-def _size(call: Call) -> str | None:
-    expected, got = call["weight"].shape[2:], tuple(call["kernelSize"])
-    return None if got == expected else f"kernelSize: expected {extents(expected)} (of weight), got {extents(got)}"
 
 
 def _windows(call: Call) -> Windows:
@@ -103,7 +99,7 @@ _OPERATOR = declared(
         each("two numbers", tuple(_LEAST), _pair),
         format_of_rank("self", "weight", "out"),
         rule("kernels of the channels: weight", _kernels),
-        rule("height and width of weight: kernelSize", _size),
+        fits("{} (of weight)", lambda call, got: (call["weight"].shape[2:], tuple(got)), "kernelSize"),
         shape_is("one for each kernel", lambda call: call["weight"].shape[:1], "bias"),
         shape_is("of the windows", _result, "out"),
         rule("windows: out", _something),

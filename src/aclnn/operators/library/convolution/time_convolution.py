@@ -20,6 +20,7 @@ from aclnn.core.checks import (
     same_dtype,
     same_shape,
     shape_is,
+    value_is,
 )
 from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Check, Kind, Library
@@ -42,10 +43,6 @@ def _lines(call: Call, name: str) -> str | None:
     if got in (Format.FORMAT_ND, Format.FORMAT_NCL):
         return None
     return f"expected format ACL_FORMAT_ND or ACL_FORMAT_NCL, got {got.c_name}"
-
-
-def _pad(call: Call) -> str | None:
-    return None if call["pad"] >= 0 else f"pad: expected 0 or more, got {call['pad']}"
 
 
 def _length(call: Call, x: str) -> int:
@@ -131,7 +128,7 @@ OPERATORS = (
                 dims_between(1, 1, "bias"),
                 each("format of sequences", ("self", "weight", "out"), _lines),
                 format_is(Format.FORMAT_ND, "bias"),
-                rule("not negative: pad", _pad),
+                value_is("0 or more", lambda got: got >= 0, "pad"),
                 *_shapes("self", "out"),
                 cube_math("self", "weight"),
             ),
@@ -165,7 +162,7 @@ OPERATORS = (
                 dims_between(1, 1, "bias"),
                 each("format of sequences", ("self", "input", "weight", *_GRADIENTS[:2]), _lines),
                 format_is(Format.FORMAT_ND, "bias", "gradBias"),
-                rule("not negative: pad", _pad),
+                value_is("0 or more", lambda got: got >= 0, "pad"),
                 *_shapes("input", "self"),
                 *(same_shape(name, of) for name, of in zip(_GRADIENTS, ("input", "weight", "bias"), strict=True)),
                 cube_math("self", "input", "weight"),
