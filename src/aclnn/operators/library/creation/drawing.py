@@ -20,6 +20,7 @@ from aclnn.core.checks import (
     castable_from,
     dtype_in,
     extents,
+    fits,
     floating,
     limited_dims,
     present,
@@ -30,6 +31,7 @@ from aclnn.core.checks import (
     same_shape,
     shape_is,
     size_is,
+    value_is,
     where_supported,
     with_code,
 )
@@ -71,11 +73,7 @@ def mask_bytes(elements: int) -> int:
     return -(-elements // (8 * _VECTOR_BYTES)) * _VECTOR_BYTES
 
 
-def _probability(call: Call) -> str | None:
-    return None if 0 <= call["prob"] <= 1 else f"prob: expected a number from 0 to 1, got {call['prob']}"
-
-
-_between = rule("from 0 to 1: prob", _probability)
+_between = value_is("a number from 0 to 1", lambda got: 0 <= got <= 1, "prob")
 
 
 def _uint8(name: str) -> Check:
@@ -162,11 +160,6 @@ def _removed(scale: float) -> float:
     return 1 - 1 / scale if scale else 1.0
 
 
-def _scale(call: Call) -> str | None:
-    got = call["scale"]
-    return None if got == 0 or got >= 1 else f"scale: expected 0 or a number of at least 1, got {got}"
-
-
 def _drawn(
     name: str,
     summary: str,
@@ -227,14 +220,6 @@ def _floats(*names: str) -> tuple[Check, ...]:
     return dtype_in(where_supported(REAL_FLOATING), *names), limited_dims(*names)
 
 
-def _deviation(call: Call) -> str | None:
-    return None if call["std"] >= 0 else f"std: expected a number of at least 0, got {call['std']}"
-
-
-def _rate(call: Call) -> str | None:
-    return None if call["lambd"] > 0 else f"lambd: expected a number greater than 0, got {call['lambd']}"
-
-
 def _ordered(strictly: bool) -> Check:
     words = "less than high" if strictly else "at most high"
 
@@ -244,16 +229,6 @@ def _ordered(strictly: bool) -> Check:
         return None if fits else f"low: expected {words}, {high}, got {low}"
 
     return rule(f"{words}: low", violation)
-
-
-def _chance(call: Call) -> str | None:
-    got = call["prob"].value.item()
-    return None if 0 <= got <= 1 else f"prob: expected a number from 0 to 1, got {got}"
-
-
-def _count(call: Call) -> str | None:
-    expected, got = (call["n"],), call["out"].shape
-    return None if got == expected else f"out: expected shape {extents(expected)}, got {extents(got)}"
 
 
 def _rows(call: Call) -> str | None:
@@ -429,7 +404,15 @@ def _bernoullis(is_in_place: bool) -> tuple[Operator, Operator]:
         )
 
     return (
-        declared("bernoulli", "", number, (probable, rule("from 0 to 1: prob", _chance))),
+        declared(
+            "bernoulli",
+            "",
+            number,
+            (
+                probable,
+                value_is("a number from 0 to 1", lambda got: 0 <= got <= 1, "prob", of=lambda got: got.value.item()),
+            ),
+        ),
         declared("bernoulli_tensor", ", each of its own probability", numbers, (probable, limited_dims("prob"))),
     )
 
@@ -439,7 +422,7 @@ _NORMAL = _drawn(
     "Fill a tensor with normally distributed numbers.",
     "selfRef = numbers of mean and standard deviation std",
     (attribute("mean", Kind.FLOAT, _MEAN), attribute("std", Kind.FLOAT, _STD)),
-    (rule("at least 0: std", _deviation),),
+    (value_is("a number of at least 0", lambda got: got >= 0, "std"),),
     _normal,
     _TRUTHS,
 )
@@ -580,7 +563,7 @@ _DROPOUT_GRADIENT = library_operator(
         dtype_in(floating, "gradOutput"),
         castable_from(lambda call: call["gradOutput"].dtype, "out"),
         _uint8("mask"),
-        rule("0 or at least 1: scale", _scale),
+        value_is("0 or a number of at least 1", lambda got: got == 0 or got >= 1, "scale"),
         limited_dims("gradOutput"),
         same_shape("out", "gradOutput"),
         _exact_mask("gradOutput", "mask"),
@@ -741,7 +724,10 @@ OPERATORS = (
         "Fill a tensor with exponentially distributed numbers.",
         "selfRef = -ln(1 - u) / lambd, u uniformly distributed",
         (attribute("count", Kind.INT64, "the number of elements to draw"), attribute("lambd", Kind.DOUBLE, "the rate")),
-        (rule("greater than 0: lambd", _rate), size_is("count", lambda call: call["count"], "selfRef")),
+        (
+            value_is("a number greater than 0", lambda got: got > 0, "lambd"),
+            size_is("count", lambda call: call["count"], "selfRef"),
+        ),
         lambda generator, given, out: generator.standard_exponential(out.shape) / given["lambd"],
         FLOATING,
         products=MODERN,
@@ -753,7 +739,7 @@ OPERATORS = (
         "Random permutation of the integers below n.",
         "out = a permutation of 0 to n - 1",
         (attribute("n", Kind.INT64, "the number of integers"), tensor_out()),
-        (rule("as many as n: out", _count),),
+        (fits("shape {}", lambda call, got: ((call["n"],), got.shape), "out"),),
         lambda generator, given, out: generator.permutation(given["n"]),
         _NUMBERS,
     ),
