@@ -85,7 +85,7 @@ def _sampled(a: Mapping[str, Any]) -> Any:
 
 _SAMPLER_TILING = {
     "2 dimensions": lambda o, name: Break(shape((WORDS,), name), "2 dimensions"),
-    "few words": lambda o, name: Break(shape((ROWS, 2**20 + 1), name), "at most 1048576"),
+    "at most 1048576 words": lambda o, name: Break(shape((ROWS, 2**20 + 1), name), "at most 1048576"),
     "shape is one for each row": lambda o, name: Break(
         {name: T(D.FLOAT, (3,))} if name == "minPs" else shape((3,), name), "[4]"
     ),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dtype_in, each, extents, generated, nothing_to_write, restricted, rule, shape_is
+from aclnn.core.checks import dtype_in, each, extents, generated, nothing_to_write, restricted, rule, shape_is, value_is
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS
@@ -31,10 +31,6 @@ def _drafted(call: Call) -> bool:
     """Return True if there are speculative tokens for the step."""
     given = [call.arguments.get(name) for name in _DRAFTS]
     return all(tensor is not None and tensor.size for tensor in given)
-
-
-def _positive(call: Call, name: str) -> str | None:
-    return None if call[name] >= 1 else f"expected 1 or more, got {call[name]}"
 
 
 def _tokens(call: Call) -> int:
@@ -143,7 +139,7 @@ def _advance(name: str, *drafts: Parameter) -> Operator:
             names,
             (),
             lambda product: [(D.INT64,) * len(names)],
-            each("1 or more", _COUNTS, _positive),
+            value_is("1 or more", lambda got: got >= 1, *_COUNTS),
             *(each("of each sequence", (draft.name,), _rows_of_each) for draft in drafts),
             *_without_drafts(
                 rule("more sequences than queries: numSeqs", _more_sequences),

@@ -22,6 +22,7 @@ from aclnn.core.checks import (
     same_dtype,
     same_shape,
     shape_is,
+    value_is,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import float32
@@ -147,11 +148,6 @@ def _sample_work(call: Call) -> Library | None:
     return Library(sample, ("logits", "topK", "topP", *others), results)
 
 
-def _few_words(call: Call) -> str | None:
-    got = call["logits"].shape[1]
-    return None if got <= _MOST_WORDS else f"logits: expected at most {_MOST_WORDS} words, got {got}"
-
-
 def _sampler(
     name: str, dtypes: Sequence[D], inputs: Sequence[Parameter], switches: Sequence[Parameter], *outputs: Parameter
 ) -> Operator:
@@ -185,7 +181,9 @@ def _sampler(
             results,
             lambda product: [(d, D.INT32, d, *(D.INT64, D.FLOAT) * (len(results) // 2)) for d in dtypes],
             dims_between(2, 2, "logits"),
-            rule("few words: logits", _few_words),
+            value_is(
+                f"at most {_MOST_WORDS} words", lambda got: got <= _MOST_WORDS, "logits", of=lambda got: got.shape[1]
+            ),
             shape_is("one for each row", _a_row, "topK", "topP", *(each for each in optional if each != "q")),
             *(only_if(null("q"), "with isNeedSampleResult", _sorted_wanted) for _ in switches[:1]),
             same_shape("q", "logits"),

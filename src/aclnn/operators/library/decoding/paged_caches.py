@@ -23,6 +23,7 @@ from aclnn.core.checks import (
     rule,
     same_dtype,
     shape_is,
+    value_is,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -81,11 +82,6 @@ def _unless_nothing_to_do(*checks: Check) -> tuple[Check, ...]:
 
 def _with_values(*checks: Check) -> tuple[Check, ...]:
     return restricted("unless there are keys alone", lambda call: not _keys_alone(call), *checks)
-
-
-def _dims_of_value(call: Call) -> str | None:
-    got = call["value"].shape
-    return None if len(got) in (0, 3, 4) else f"value: expected 0, 3 or 4 dimensions, got {extents(got)}"
 
 
 def _tokens(call: Call) -> tuple[int, ...]:
@@ -303,7 +299,7 @@ OPERATORS = (
             present("key", "keyCacheRef", "slotMapping", "value", "valueCacheRef"),
             *_unless_nothing_to_do(
                 dims_between(3, 4, "key"),
-                rule("0, 3 or 4 dimensions: value", _dims_of_value),
+                value_is("0, 3 or 4 dimensions", lambda got: len(got) in (0, 3, 4), "value"),
                 dtype_in(_types_of, "key"),
                 dtype_in(INDEX_TYPES, "slotMapping"),
                 same_dtype("keyCacheRef", "key"),
