@@ -53,9 +53,9 @@ class TestBarriers(LibraryTests):
             "1 dimension": on_950(partial(shape, (1, 1)), "1 dimension"),
             "shape is one number": on_950(partial(shape, (2,)), "[1]"),
             "null": on_950(lambda name: {name: T(D.INT32, (20,))}, "null"),
-            "as many as there may be": on_950(lambda name: {name: 1}, "from 2 to 384"),
+            "from 2 to 384": on_950(lambda name: {name: 1}, "from 2 to 384"),
             "communicator of this device": on_950(lambda name: {name: "none"}, "the name of a communicator"),
-            "that of group": on_950(lambda name: {name: 2}, "8 (that of group)"),
+            "… (that of group)": on_950(lambda name: {name: 2}, "8 (that of group)"),
         },
         code=ACLNN_ERR_INNER_TILING_ERROR,
         codes={

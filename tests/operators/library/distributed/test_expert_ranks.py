@@ -147,7 +147,7 @@ COMMON = {
     "data types that go together": _breaks(partial(dtype, D.INT16), "ACL_"),
     "format that counts as ND": _breaks(lambda name: {name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT_ND"),
     "data type": _of_type,
-    "data type of expandX": _of_type,
+    "same data type as expandX": _of_type,
     "known on the product": _known,
     "one of the ranks": _breaks(lambda name: {name: 8}, "from 0 to 7"),
     "allowed value": _one_of,
@@ -233,7 +233,7 @@ class TestCombine(_ChecksOnly):
             "rows that may have come": _breaks(partial(shape, (15, ON_ALL)), "at least 16"),
             "enough of dispatch": _breaks(partial(shape, (3,)), "at least"),
             "one for each own expert and rank": _breaks(partial(shape, (7,)), "at least 8"),
-            "as many as tpWorldSize": lambda o, name: _elsewhere(shape((1,), name), "[0]"),
+            "shape … (tpWorldSize)": lambda o, name: _elsewhere(shape((1,), name), "[0]"),
             "same shape as expertIds": _breaks(partial(shape, (2, 3)), "[2, 2]"),
             "a row for each token": lambda o, name: _elsewhere(
                 {name: T(D.BF16 if len(o.outputs) > 1 else D.FLOAT16, (2, 7))}, "2 rows of 7168"
@@ -245,7 +245,8 @@ class TestCombine(_ChecksOnly):
         },
         code=ACLNN_ERR_INNER_TILING_ERROR,
         codes=dict.fromkeys(
-            ("data types that go together", "data type", "data type of expandX", "format that counts as ND"), INVALID
+            ("data types that go together", "data type", "same data type as expandX", "format that counts as ND"),
+            INVALID,
         )
         | {"a name": NULL, "a short name": INVALID},
     )

@@ -91,8 +91,8 @@ BREAKS: dict[str, Callable[[Any, str], Break]] = {
     "2 dimensions": lambda o, name: Break(shape((2, 2, 2), name), "2 dimensions"),
     "2 to 3 dimensions": lambda o, name: Break(shape((M,), name), "2 to 3 dimensions"),
     "3 dimensions": lambda o, name: Break(shape((M, N), name), "3 dimensions"),
-    "as many rows as x1 has columns": lambda o, name: Break(shape((K - 1, N), name), f"{K} rows"),
-    "as many columns as x2": lambda o, name: Break(shape((2, M // 2, N + 1), name), f"{N} columns"),
+    "… rows (the columns of x1)": lambda o, name: Break(shape((K - 1, N), name), f"{K} rows"),
+    "… columns (those of x2)": lambda o, name: Break(shape((2, M // 2, N + 1), name), f"{N} columns"),
     "columns": _without_columns,
     "shape is one for each column": lambda o, name: Break(shape((1, N), name), f"[{N}]"),
     "same shape as residual": lambda o, name: Break(shape((1, M, N), name), f"[2, {M // 2}, {N}]"),
@@ -100,7 +100,7 @@ BREAKS: dict[str, Callable[[Any, str], Break]] = {
         {each: {"shape": (3, 2, N)} for each in ("y", "normOut", name) if each in CALLS[o.name](D.FLOAT16)},
         "as many rows",
     ),
-    "between 0 and 1": lambda o, name: Break({name: 1.0}, "between 0 and 1"),
+    "a number between 0 and 1": lambda o, name: Break({name: 1.0}, "between 0 and 1"),
     "contiguous or transposed": lambda o, name: (
         _groups(o, name, lambda: Tensor(D.FLOAT16, (2, N), (2 * N, 1)))
         if name != "x2"

@@ -121,7 +121,7 @@ BREAKS: dict[str, Callable[[Any, str], Break]] = {
     ),
     "2 dimensions": lambda o, name: Break(shape((2, 2, 2), name), "2 dimensions"),
     "2 to 3 dimensions": lambda o, name: Break(shape((M,), name), "2 to 3 dimensions"),
-    "as many rows as x1 has columns": lambda o, name: Break(shape((K - 1, N), name), f"{K} rows"),
+    "… rows (the columns of x1)": lambda o, name: Break(shape((K - 1, N), name), f"{K} rows"),
     "shape is the product": lambda o, name: Break(shape((M, N + 1), name), f"[{M}, {N}]"),
     "not empty": lambda o, name: Break(shape((0, K), "x1") | shape((0, N), name), "elements"),
     "same shape as output": lambda o, name: Break(shape((M, 1), name), f"[{M}, {N}]"),
@@ -144,7 +144,10 @@ BREAKS: dict[str, Callable[[Any, str], Break]] = {
         {other: T(D.FLOAT16, (2, N)) for other in (FACTORS, OFFSET)} | _turned(name, 2, N) | {GROUP_SIZE: 32},
         "a contiguous matrix",
     ),
-    "computed": lambda o, name: Break(dtype(D.FLOAT8_E4M3FN, name), "supported here", product=Product.ASCEND_950),
+    **dict.fromkeys(
+        ("computed", "ACL_INT8 or ACL_INT4 (others are not supported here)"),
+        lambda o, name: Break(dtype(D.FLOAT8_E4M3FN, name), "supported here", product=Product.ASCEND_950),
+    ),
     "group size": lambda o, name: Break({name: 33}, "multiple of 32 from 32 to 63"),
     "even": lambda o, name: Break({name: Tensor(D.INT4, (K, 3), (3, 1))} | _columns(3), "even number"),
     "aligned": lambda o, name: Break(
@@ -175,7 +178,8 @@ class TestQuantizedProductsWithRanks(LibraryTests):
         empty={name: _empty(name) for name in CALLS},
         breaks={prefix + title: breaking for prefix in ("", TILED) for title, breaking in BREAKS.items()},
         codes=dict.fromkeys((*(TILED + title for title in BREAKS), "communicator of this device"), TILING)
-        | {"a text": NULL, "computed": NO_KERNEL},
+        | {"a text": NULL}
+        | dict.fromkeys(("computed", "ACL_INT8 or ACL_INT4 (others are not supported here)"), NO_KERNEL),
     )
 
 

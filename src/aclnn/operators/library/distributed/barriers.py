@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dims_between, dtype_in, generated, null, rule, shape_is
+from aclnn.core.checks import dims_between, dtype_in, fits, generated, null, shape_is, value_is
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator
 from aclnn.core.products import CLASS_950, Product
@@ -19,16 +19,6 @@ from aclnn.runtime.collectives import Ranks
 _INTEGERS = (D.INT8, D.INT16, D.INT32, D.INT64, D.UINT8, D.UINT16, D.UINT32, D.UINT64)
 _DTYPES = (D.FLOAT16, D.BF16, D.FLOAT, D.BOOL, *_INTEGERS)
 _MOST = 384
-
-
-def _in_range(call: Call) -> str | None:
-    got = call["worldSize"]
-    return None if 2 <= got <= _MOST else f"worldSize: expected from 2 to {_MOST}, got {got}"
-
-
-def _of_group(call: Call) -> str | None:
-    expected, got = communicator(call).size, call["worldSize"]
-    return None if got == expected else f"worldSize: expected {expected} (that of group), got {got}"
 
 
 def _work(call: Call) -> Library | None:
@@ -44,10 +34,10 @@ def _barrier(version: int) -> Operator:
     later = version > 1
     checked = (
         *((dims_between(1, 1, "timeOut"), null("elasticInfo")) if later else ()),
-        rule("as many as there may be: worldSize", _in_range),
+        value_is(f"from 2 to {_MOST}", lambda got: 2 <= got <= _MOST, "worldSize"),
         *((shape_is("one number", lambda call: (1,), "timeOut"),) if later else ()),
         is_group(),
-        rule("that of group: worldSize", _of_group),
+        fits("{} (that of group)", lambda call, got: (communicator(call).size, got), "worldSize"),
     )
     nulls, *others = generated(
         (),

@@ -12,14 +12,15 @@ import numpy as np
 from aclnn.core.checks import (
     dims_between,
     dtype_in,
-    each,
     elsewhere,
     extents,
+    fits,
     generated,
     nothing_to_write,
     null,
     on,
     rule,
+    same_dtype,
     same_shape,
     shape_is,
 )
@@ -78,13 +79,6 @@ class _Names:
         self.assist, self.out = ("expandIdx", "x") if first else ("assistInfoForCombine", "xOut")
 
 
-def _as_rows(call: Call, name: str) -> str | None:
-    expected, got = call["expandX"].dtype, call[name].dtype
-    if got == expected:
-        return None
-    return f"expected data type {expected.c_name} (that of expandX), got {got.c_name}"
-
-
 def _carried(call: Call) -> str | None:
     got, known = call["commQuantMode"], (0,) if call.product in PLACES_ON else (0, _INTEGERS)
     return None if got in known else f"commQuantMode: expected {' or '.join(map(str, known))}, got {got}"
@@ -134,11 +128,6 @@ def _assist_size(call: Call) -> int:
 
 def _sent_size(call: Call) -> int:
     return Experts.of(call).own * int(call["epWorldSize"])
-
-
-def _second_size(call: Call, name: str) -> str | None:
-    expected, got = call["tpWorldSize"], call[name].shape
-    return None if got == (expected,) else f"expected shape {extents((expected,))} (tpWorldSize), got {extents(got)}"
 
 
 def _by_integers(rows: Any, dtype: D) -> Any:
@@ -234,7 +223,10 @@ def _checks(version: int, normed: bool) -> tuple[Check, ...]:
         at_least("rows that may have come", "expandX", most_rows),
         at_least("enough of dispatch", names.assist, _assist_size),
         at_least("one for each own expert and rank", "epSendCounts", _sent_size),
-        *elsewhere(PLACES_ON, each("as many as tpWorldSize", (names.of_second,), _second_size)),
+        *elsewhere(
+            PLACES_ON,
+            fits("shape {} (tpWorldSize)", lambda call, got: ((call["tpWorldSize"],), got.shape), names.of_second),
+        ),
         same_shape("expertScales", "expertIds"),
         *(() if first else (rule(f"a row for each token: {_SHARED}", _shared_shape),)),
         *(map(_beside_special, _OF_SPECIAL) if special else ()),
@@ -256,7 +248,7 @@ def _checks(version: int, normed: bool) -> tuple[Check, ...]:
         optional=(
             dtype_in((D.INT32,), names.of_second),
             dtype_in((D.BOOL,), names.mask),
-            *((each("data type of expandX", beside, _as_rows),) if beside else ()),
+            *(same_dtype(name, "expandX") for name in beside),
         ),
     )
     return (nulls, *named_groups(ACLNN_ERR_PARAM_INVALID), *others)

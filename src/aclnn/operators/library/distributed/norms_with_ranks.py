@@ -13,6 +13,7 @@ from aclnn.core.checks import (
     dtype_in,
     each,
     extents,
+    fits,
     has_zero,
     listing,
     one_of,
@@ -23,6 +24,7 @@ from aclnn.core.checks import (
     same_shape,
     shape_is,
     unless_empty,
+    value_is,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import float32
@@ -83,21 +85,11 @@ class _Form:
         return tuple(each.name for each in self.further if not each.optional)
 
 
-def _columns_of_residual(call: Call) -> str | None:
-    expected, got = call["x2"].shape[1], call["residual"].shape[2]
-    return None if got == expected else f"residual: expected {expected} columns (those of x2), got {got}"
-
-
 def _rows_of_residual(call: Call) -> str | None:
     expected, (batch, rows, _) = call["x1"].shape[:-1], call["residual"].shape
     if (batch * rows,) == expected or (batch, rows) == expected:
         return None
     return f"residual: expected as many rows as x1, {extents(expected)}, got {extents((batch, rows))}"
-
-
-def _epsilon(call: Call) -> str | None:
-    got = call["epsilon"]
-    return None if 0 < float32(got) < 1 else f"epsilon: expected a number between 0 and 1, got {got}"
 
 
 def _scale_type(call: Call) -> str | None:
@@ -163,7 +155,7 @@ def _operator(form: _Form, in_place: bool) -> Operator:
             dims_between(2, 3, "x1"),
             dims_between(3, 3, "residual"),
             FIT,
-            rule("as many columns as x2: residual", _columns_of_residual),
+            fits("{} columns (those of x2)", lambda call, got: (call["x2"].shape[1], got.shape[2]), "residual"),
             HAS_COLUMNS,
             *unless_empty(
                 required,
@@ -175,7 +167,7 @@ def _operator(form: _Form, in_place: bool) -> Operator:
                     shape_is("one for each column", _columns, "gamma", "bias"),
                     *(same_shape(each, "residual") for each in ("normOut", *outputs[:1]) if each != "residual"),
                     rule("as many rows as x1: residual", _rows_of_residual),
-                    rule("between 0 and 1: epsilon", _epsilon),
+                    value_is("a number between 0 and 1", lambda got: 0 < float32(got) < 1, "epsilon"),
                     known("reduceOp", "sum"),
                     one_of("commTurn", 0),
                     *form.tiling,

@@ -17,6 +17,7 @@ from aclnn.core.checks import (
     each,
     elsewhere,
     extents,
+    fits,
     listing,
     not_empty,
     null,
@@ -30,6 +31,7 @@ from aclnn.core.checks import (
     shape_is,
     shown,
     unless_empty,
+    value_is,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
@@ -118,23 +120,8 @@ def is_laid(call: Call) -> str | None:
     return f"x2: expected a contiguous matrix or a transposed one, got strides {extents(x2.strides)}"
 
 
-def _fits(call: Call) -> str | None:
-    expected, got = call["x1"].shape[-1], call["x2"].shape[0]
-    return None if got == expected else f"x2: expected {expected} rows (the columns of x1), got {got}"
-
-
 def _has_columns(call: Call) -> str | None:
     return None if call["x1"].shape[-1] else f"x1: expected columns, got shape {extents(call['x1'].shape)}"
-
-
-def _in_range(call: Call) -> str | None:
-    got = call["x1"].shape[1]
-    return None if _LEAST <= got <= _MOST else f"x1: expected {_LEAST} to {_MOST} columns, got {got}"
-
-
-def _columns_of_output(call: Call) -> str | None:
-    expected, got = call["x2"].shape[1], call["output"].shape[1]
-    return None if got == expected else f"output: expected {expected} columns (those of x2), got {got}"
 
 
 def product_shape(call: Call) -> Shape:
@@ -143,11 +130,13 @@ def product_shape(call: Call) -> Shape:
 
 
 LAID = rule("contiguous or transposed: x2", is_laid)
-FIT = rule("as many rows as x1 has columns: x2", _fits)
+FIT = fits("{} rows (the columns of x1)", lambda call, got: (call["x1"].shape[-1], got.shape[0]), "x2")
 HAS_COLUMNS = rule("columns: x1", _has_columns)
-_COLUMNS = rule("as many columns as x2: output", _columns_of_output)
+_COLUMNS = fits("{} columns (those of x2)", lambda call, got: (call["x2"].shape[1], got.shape[1]), "output")
 _NOT_TURNED = rule("not transposed: x1", _is_turned)
-_NARROW = rule(f"{_LEAST} to {_MOST} columns: x1", _in_range)
+_NARROW = value_is(
+    f"{_LEAST} to {_MOST} columns", lambda got: _LEAST <= got <= _MOST, "x1", of=lambda got: got.shape[1]
+)
 
 
 def column(name: str) -> Check:
@@ -544,11 +533,7 @@ def _bias_beside(call: Call, name: str) -> str | None:
 
 
 def _axes(*expected: int) -> Check:
-    def violation(call: Call, name: str) -> str | None:
-        got = tuple(call[name])
-        return None if got == expected else f"expected null or {extents(expected)}, got {extents(got)}"
-
-    return each("axes", (_AXES,), violation)
+    return value_is(f"null or {extents(expected)}", lambda got: got == expected, _AXES, of=lambda got: tuple(got))
 
 
 def has_length(call: Call) -> str | None:

@@ -26,6 +26,7 @@ from aclnn.core.checks import (
     same_dtype,
     same_shape,
     shape_is,
+    value_is,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
@@ -236,15 +237,6 @@ def _uncomputed_factor(call: Call, name: str) -> str | None:
     return None if got == D.INT8 else f"expected ACL_INT8 (others are not supported here), got {got.c_name}"
 
 
-def _uncomputed(call: Call) -> str | None:
-    got = call["x2"].dtype
-    return (
-        f"x2: expected ACL_INT8 or ACL_INT4 (others are not supported here), got {got.c_name}"
-        if got in _FLOATS
-        else None
-    )
-
-
 def _group_size(call: Call) -> str | None:
     size, inner = call[GROUP_SIZE], call["x1"].shape[-1]
     if size == 0 or inner == 0 or (size % _GROUP_STEP == 0 and _GROUP_STEP <= size < inner):
@@ -341,7 +333,13 @@ def _weighted(version: str = "") -> Operator:
             dtype_in(where_supported(HALVES), "x1"),
             dtype_in(lambda product: {D.INT8, D.INT4, *(_FLOATS if product in CLASS_950 else ())}, "x2"),
             *(same_dtype(each, "x1") for each in halves[1:]),
-            rule("computed: x2", _uncomputed, ACLNN_ERR_INNER_NULLPTR),
+            value_is(
+                "ACL_INT8 or ACL_INT4 (others are not supported here)",
+                lambda got: got not in _FLOATS,
+                "x2",
+                of=lambda got: got.dtype,
+                code=ACLNN_ERR_INNER_NULLPTR,
+            ),
             *_reducing(public_format(*halves)),
             column("bias"),
             same_shape("x3", "output"),
