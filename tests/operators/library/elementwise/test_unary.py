@@ -134,8 +134,8 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 
 BREAKS: Mapping[str, Breaking] = {
     "same shape as x": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
-    "data type of the real part": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
-    "data type of the absolute value": lambda o, name: Break(dtype(D.COMPLEX64, "self", name), "ACL_FLOAT"),
+    "data type … (of the real part of self)": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+    "data type … (of the absolute value of self)": lambda o, name: Break(dtype(D.COMPLEX64, "self", name), "ACL_FLOAT"),
     "no private format": lambda o, name: SHARED["no private format"](o, name)._replace(product=Product.ASCEND_950),
     "broadcasts with gradOutput": lambda o, name: Break(shape((4, 3), name), "broadcasts with"),
     "broadcast shape of gradOutput and output": lambda o, name: Break(shape((4, 2, 3), name), "shape [2, 3]"),

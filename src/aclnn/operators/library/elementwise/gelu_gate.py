@@ -9,12 +9,12 @@ import numpy as np
 
 from aclnn.core.checks import (
     FLOATING,
+    among,
     dims_between,
     dtype_in,
     each,
     extents,
     generated,
-    listing,
     no_zero_dims,
     nothing_to_write,
     on,
@@ -25,6 +25,7 @@ from aclnn.core.checks import (
     same_shape,
     shape_is,
     single,
+    value_is,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Parameter, Shape
@@ -53,11 +54,6 @@ def _columns(call: Call) -> str | None:
         return None
     expected = f"an even number of at most {_MOST_COLUMNS} columns and at most {_MOST_ROWS} rows"
     return f"input: expected {expected}, got {extents(got)}"
-
-
-def _pairs(call: Call) -> str | None:
-    got = call["input"].shape
-    return None if got[-1] % 2 == 0 else f"input: expected an even number of columns, got {extents(got)}"
 
 
 def _half(call: Call) -> Shape:
@@ -95,13 +91,6 @@ def _is_dynamic(call: Call) -> bool:
 def _needed(call: Call) -> str | None:
     name = _FOUND if _is_dynamic(call) else _SCALE
     return f"{name}: expected an object (quantMode {call['quantMode']}), got null" if call[name] is None else None
-
-
-def _scale_dtype(call: Call, name: str) -> str | None:
-    allowed, got = dict.fromkeys((call["self"].dtype, D.FLOAT)), call[name].dtype
-    if got in allowed:
-        return None
-    return f"expected data type {listing(dtype.c_name for dtype in allowed)} with self, got {got.c_name}"
 
 
 def _dims(call: Call) -> str | None:
@@ -184,7 +173,7 @@ OPERATORS = (
             dims_between(2, 8, "input"),
             single("threshold"),
             *on(A2_CLASS, rule("even columns, few rows: input", _columns)),
-            *on(CLASS_950, rule("even columns: input", _pairs)),
+            *on(CLASS_950, value_is("an even number of columns", lambda got: got[-1] % 2 == 0, "input")),
             shape_is("half of input", _half, "out"),
         ),
         _rectified_work,
@@ -214,7 +203,11 @@ OPERATORS = (
             dtype_in({D.INT8}, "y"),
             is_dtype("dstType", "y"),
             dtype_in({D.FLOAT}, _FOUND),
-            each("data type with self", (_SCALE,), _scale_dtype),
+            among(
+                "data type {} beside self",
+                lambda call, got: (dict.fromkeys((call["self"].dtype, D.FLOAT)), got.dtype),
+                _SCALE,
+            ),
             rule("dimensions of a mode: self", _dims),
             no_zero_dims("self"),
             each("one factor or a row", (_SCALE,), _scale_shape),

@@ -18,13 +18,13 @@ from aclnn.core.checks import (
     broadcastable,
     castable_from,
     dtype_in,
+    fits,
     floating,
     limited_dims,
     limited_dims_unless_contiguous,
     on,
     present,
     public_format,
-    rule,
     same_dtype,
     same_format,
     same_shape,
@@ -53,14 +53,6 @@ from aclnn.operators.library.common import (
 _SELF, _OUT = tensor_in("self", "x"), tensor_out()
 _FIELDS = (*REAL_FLOATING, *COMPLEX)
 _WITH_MAGNITUDE = (*REAL, D.COMPLEX64)
-
-
-def _magnitude(call: Call) -> str | None:
-    expected = D.FLOAT if call["self"].dtype == D.COMPLEX64 else call["self"].dtype
-    got = call["out"].dtype
-    if got == expected:
-        return None
-    return f"out: expected data type {expected.c_name} (of the absolute value of self), got {got.c_name}"
 
 
 def _computed(call: Call) -> D:
@@ -255,13 +247,6 @@ def _with_parts(product: Product) -> Collection[D]:
     return _PARTS if product.has_bfloat16 else COMPLEX
 
 
-def _of_the_part(call: Call) -> str | None:
-    expected, got = _PARTS[call["self"].dtype], call["out"].dtype
-    if got == expected:
-        return None
-    return f"out: expected data type {expected.c_name} (of the real part of self), got {got.c_name}"
-
-
 def _tanh_gradient(dy: Any, y: Any) -> Any:
     return dy.astype(np.float64) * (1.0 - np.square(y.astype(np.float64)))
 
@@ -312,7 +297,11 @@ OPERATORS = (
                 ),
                 "self",
             ),
-            rule("data type of the absolute value: out", _magnitude),
+            fits(
+                "data type {} (of the absolute value of self)",
+                lambda call, got: (D.FLOAT if call["self"].dtype == D.COMPLEX64 else call["self"].dtype, got.dtype),
+                "out",
+            ),
             same_format("out", "self"),
             public_format("self"),
             limited_dims("self"),
@@ -332,7 +321,11 @@ OPERATORS = (
             (
                 present("self", "out"),
                 dtype_in(_with_parts, "self"),
-                rule("data type of the real part: out", _of_the_part),
+                fits(
+                    "data type {} (of the real part of self)",
+                    lambda call, got: (_PARTS[call["self"].dtype], got.dtype),
+                    "out",
+                ),
                 limited_dims("self"),
                 same_shape("out", "self"),
             ),
