@@ -144,13 +144,15 @@ BREAKS: Mapping[str, Breaking] = {
         else shape((5, 513), name) | ({} if name == "indices" else shape((5 * 513,), "sortedIndices")),
         "512",
     ),
-    "few enough to sort": lambda o, name: Break(shape((2**16, 256), name) | shape((2**16, 4), "tokens"), "16777214"),
+    "at most 16777214 elements": lambda o, name: Break(
+        shape((2**16, 256), name) | shape((2**16, 4), "tokens"), "16777214"
+    ),
     "2 to 8 dimensions": lambda o, name: Break(shape((7,), name), "2 to 8"),
     "the rows that are kept": lambda o, name: Break(shape((8, 4), name), "7 rows"),
     "shape is one for each of indices": lambda o, name: Break(shape((9,), name), "[10]"),
     "2 dimensions": lambda o, name: Break(shape((5,), name), "2 dimensions"),
     "1 dimension": lambda o, name: Break(shape((5, 2), name), "1 dimension"),
-    "at least one": lambda o, name: Break({name: 0}, "at least 1"),
+    "at least 1": lambda o, name: Break({name: 0}, "at least 1"),
     "numTopk for each token": lambda o, name: Break(shape((9,), name), "a multiple of 2"),
     "shape is a row for each token": lambda o, name: Break(shape((6, 4), name), "[5, 4]"),
     "one for each of probsOptional": lambda o, name: Break(shape((9,), name), "10 elements"),

@@ -133,7 +133,7 @@ class TestFeedForward(LibraryTests):
             "no private format": lambda o, name: Break(
                 {name: T(D.FLOAT16, (6,), Format.FORMAT_FRACTAL_NZ)}, "ACL_FORMAT_ND"
             ),
-            "as many dimensions as x": lambda o, name: Break(shape((5, 1, 8), name), "2 dimensions"),
+            "… dimensions (as many as x)": lambda o, name: Break(shape((5, 1, 8), name), "2 dimensions"),
             "2 to 8 dimensions": lambda o, name: Break(shape((8,), "x", "y"), "2 to 8"),
             "1 dimensions": lambda o, name: Break({name: T(D.INT64, (1, 2))}, "1 dimension"),
             "1 dimension": lambda o, name: Break({name: T(D.INT64, (1, 2))}, "1 dimension"),
@@ -141,7 +141,7 @@ class TestFeedForward(LibraryTests):
                 shape((5, 1, 8), "x", "y"), "2 dimensions", product=Product.ATLAS_INFERENCE
             ),
             "dimensions of a weight": lambda o, name: Break(shape((1, 8, 6), name), "without experts"),
-            "few enough": lambda o, name: Break(shape((1 << 16, 6), name), "at most 65535"),
+            "at most 65535 rows": lambda o, name: Break(shape((1 << 16, 6), name), "at most 65535"),
             "shapes that go together": apart,
             "of each expert": lambda o, name: Break(
                 of_experts(o) | {name: T(D.FLOAT16, (3, 8, 6) if name == "weight1" else (3, 6, 8))}, "(experts)"
@@ -168,11 +168,14 @@ class TestFeedForward(LibraryTests):
                 {**QUANTIZED, name: T(D.BF16, QUANTIZED[name].shape)}, "ACL_UINT64"
             ),
             "for each expert or column": lambda o, name: Break({**QUANTIZED, name: T(D.FLOAT, (2,))}, "[1] or [6]"),
-            "for each expert": lambda o, name: Break({**QUANTIZED, name: T(D.FLOAT, (2,))}, "[1]"),
             "for each column": lambda o, name: Break({**INTEGERS, name: T(D.FLOAT16, (5,))}, "groups of rows"),
             "as the scale": lambda o, name: Break({**INTEGERS, name: T(D.FLOAT16, (5,))}, "that of the scale"),
             "whole bytes": odd,
-            "shape of the result": lambda o, name: Break(shape((4, 8), name), "[5, 8]"),
+            "shape …": lambda o, name: (
+                Break(shape((4, 8), name), "[5, 8]")
+                if name == "y"
+                else Break({**QUANTIZED, name: T(D.FLOAT, (2,))}, "[1]")
+            ),
         },
     )
 

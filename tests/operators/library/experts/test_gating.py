@@ -136,11 +136,11 @@ class TestGating(LibraryTests):
             "no private format": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT_ND"),
             "null": lambda o, name: Break({name: T(D.BOOL, (5,))}, "null", D.FLOAT16, Product.ATLAS_INFERENCE),
             "2 to 3 dimensions": lambda o, name: Break(shape((16,), name), "2 to 3"),
-            "extents of 32 bits": lambda o, name: Break(shape((2**31, 16), name), "2147483647"),
+            "at most 2147483647 in a dimension": lambda o, name: Break(shape((2**31, 16), name), "2147483647"),
             "as many experts as the product takes": lambda o, name: Break(
                 shape((5, 2049), name), "2048", product=Product.ASCEND_950
             ),
-            "a flag for each row": lambda o, name: Break(shape((4,), name), "[5]"),
+            "shape … (the rows of x)": lambda o, name: Break(shape((4,), name), "[5]"),
             "among the experts": lambda o, name: Break({name: 17}, "from 0 to 16"),
             "data types that go together": lambda o, name: Break(
                 dtype(D.DOUBLE if name == "x" else D.INT16, name), "ACL_"
@@ -151,19 +151,19 @@ class TestGating(LibraryTests):
             "allowed value": lambda o, name: Break({name: 3}, "0, 1 or 2" if name == "normType" else "0 or 1"),
             "as x": lambda o, name: Break(shape((5, 15), name), "[5, 16]"),
             "2 dimensions": lambda o, name: Break(shape((5, 16, 1), name), "2 dimensions"),
-            "few experts": lambda o, name: Break(shape((5, 2049), name), "1 to 2048"),
+            "1 to 2048 experts": lambda o, name: Break(shape((5, 2049), name), "1 to 2048"),
             "shape is one for each expert": lambda o, name: Break(shape((15,), name), "[16]"),
             "groups of experts": lambda o, name: Break({name: 3}, "a divisor of 16"),
             "one group": lambda o, name: Break({"normType": 2}, "expected 1 with normType 2"),
-            "few with a table": lambda o, name: Break(
+            "at most 64 beside a table": lambda o, name: Break(
                 {"k": 65, **shape((5, 132), "x", "outOut"), **shape((132,), "biasOptional")}
                 | shape((5, 65), "yOut", "expertIdxOut"),
                 "at most 64",
             ),
             "columns of a table": lambda o, name: Break(shape((3, 4), name), "[keys, 3]"),
             "shape is one for each row": lambda o, name: Break(shape((4,), name), "[5]"),
-            "groups with a table": lambda o, name: Break({name: 2}, "all groups"),
-            "among the groups": lambda o, name: Break({name: 5}, "from 1 to 4"),
+            "groups beside a table": lambda o, name: Break({name: 2}, "all groups"),
+            "from 1 to …": lambda o, name: Break({name: 5}, "from 1 to 4"),
             "among the experts of groups": lambda o, name: (
                 Break({name: 17}, "from 1 to 16") if o.name == TABLE else Break({name: 9}, "from 1 to 8")
             ),
@@ -173,12 +173,17 @@ class TestGating(LibraryTests):
         indices={(TABLE, "inputIdsOptional"): 3, (TABLE, "tid2eidOptional"): 16},
         codes=dict.fromkeys(
             (
-                *("one group", "few with a table", "columns of a table", "shape is one for each row"),
-                "groups with a table",
-                *("null", "2 to 3 dimensions", "extents of 32 bits", "as many experts as the product takes"),
-                *("a flag for each row", "among the experts", "shape is a place for each chosen"),
-                *("allowed value", "as x", "2 dimensions", "few experts", "shape is one for each expert"),
-                *("groups of experts", "among the groups", "among the experts of groups", "same shape as x"),
+                *("one group", "at most 64 beside a table", "columns of a table", "shape is one for each row"),
+                "groups beside a table",
+                *(
+                    "null",
+                    "2 to 3 dimensions",
+                    "at most 2147483647 in a dimension",
+                    "as many experts as the product takes",
+                ),
+                *("shape … (the rows of x)", "among the experts", "shape is a place for each chosen"),
+                *("allowed value", "as x", "2 dimensions", "1 to 2048 experts", "shape is one for each expert"),
+                *("groups of experts", "from 1 to …", "among the experts of groups", "same shape as x"),
             ),
             ACLNN_ERR_INNER_TILING_ERROR,
         ),

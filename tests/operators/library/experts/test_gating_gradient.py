@@ -57,7 +57,9 @@ class TestGatingGradient(LibraryTests):
             "same data type as gradY": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
             "2 dimensions": lambda o, name: Break(shape((ROWS,), name), "2 dimensions"),
             "not empty": lambda o, name: Break(shape((0, EXPERTS), name), "expected elements"),
-            "from 2 to 2048 experts": lambda o, name: Break(shape((ROWS, 2049), name), "from 2 to 2048"),
+            "from 2 to 2048 experts in the second dimension": lambda o, name: Break(
+                shape((ROWS, 2049), name), "from 2 to 2048"
+            ),
             "some for each row": lambda o, name: Break(shape((ROWS, 9), name), "4 rows of at most 8"),
             "same shape as gradY": lambda o, name: Break(shape((ROWS, 3), name), "[4, 2]"),
             "same shape as xNorm": lambda o, name: Break(shape((ROWS, 9), name), "[4, 8]"),

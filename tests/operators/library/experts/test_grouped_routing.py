@@ -88,7 +88,7 @@ class TestGroupedRouting(LibraryTests):
                 shape((0, 16, N) if name == "x2" else (0, N), name), "no dimension of 0"
             ),
             "whole blocks": lambda o, name: Break(shape((2, 16, N - 32), name), "at least 256"),
-            "as x2": lambda o, name: Break(shape((5, 15), name), "16 columns"),
+            "… columns (the rows of x2)": lambda o, name: Break(shape((5, 15), name), "16 columns"),
             "shape is columns of each group": lambda o, name: Break(shape((N, 2), name), "[2, 256]"),
             "shape is one of each group": lambda o, name: Break(shape((3,), name), "[2]"),
             "shape is one of each row": lambda o, name: Break(shape((4,), name), "[5]"),
@@ -175,7 +175,7 @@ class TestFourBits(LibraryTests):
                 shape((0, 16, N) if name == "x2" else (0, N), name), "no dimension of 0"
             ),
             "whole bytes": lambda o, name: Break({name: T(D.INT4, (2, 16, 15))}, "an even last dimension"),
-            "as x2": lambda o, name: Break(shape((5, 15), name), "16 columns"),
+            "… columns (the rows of x2)": lambda o, name: Break(shape((5, 15), name), "16 columns"),
             "scales of parts": lambda o, name: Break(shape((2, 3, N), name), "[2, a divisor of 16, 256]"),
             "shape is columns of each group": lambda o, name: Break(shape((N, 2), name), "[2, 256]"),
             "shape is a row of each group": lambda o, name: Break(shape((2, 2, N), name), "[2, 1, 256]"),

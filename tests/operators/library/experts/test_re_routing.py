@@ -64,7 +64,9 @@ class TestReRouting(LibraryTests):
                 {name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT_ND"
             ),
             "2 dimensions": lambda o, name: Break(shape((7,), name), "2 dimensions"),
-            "from 1 to 16383 columns": lambda o, name: Break(shape((7, 16384), name), "from 1 to 16383"),
+            "from 1 to 16383 in the second dimension": lambda o, name: Break(
+                shape((7, 16384), name), "from 1 to 16383"
+            ),
             "allowed value": lambda o, name: Break({name: 2}, "1"),
             "known on the product": lambda o, name: Break({name: 1}, "0"),
             "a row for each token": lambda o, name: Break(shape((6,), name), "7 in the first"),

@@ -93,7 +93,7 @@ BREAKS: Mapping[str, Breaking] = {
     "at least 0": lambda o, name: Break({name: -1}, "at least 0"),
     "1 dimension": lambda o, name: Break(shape((5, 2), name), "1 dimension"),
     "2 dimensions": lambda o, name: Break(shape((5,), name), "2 dimensions"),
-    "dimensions of rows": lambda o, name: Break(shape((5, 2, 4), name), "2 dimensions"),
+    "… dimensions": lambda o, name: Break(shape((5, 2, 4), name), "2 dimensions"),
     "as many rows as places": lambda o, name: Break(shape((9, 4), name), "10 rows"),
     "a multiple of topK": lambda o, name: Break({"topK": 3}, "a multiple of 3"),
     "shape is a row for each token": lambda o, name: Break(shape((5, 3), name), "[5, 4]"),

@@ -177,7 +177,7 @@ BREAKS: Mapping[str, Breaking] = {
     "data type with unpermutedTokensGrad": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT"),
     "2 dimensions": lambda o, name: Break(shape((TOKENS,), name), "2 dimensions"),
     "no more than the map has": lambda o, name: Break({name: -1}, "from 0 to 20"),
-    "few enough to sort": lambda o, name: Break(
+    "at most 16777214 rows and columns": lambda o, name: Break(
         shape((2**24, EXPERTS), name, "probsOptional") | shape((2**24, COLUMNS), "tokens"), "16777214"
     ),
     "not negative": lambda o, name: Break({name: -1}, "0 or more"),

@@ -11,12 +11,14 @@ from aclnn.core.checks import (
     dims_between,
     dtype_in,
     extents,
+    fits,
     generated,
     nothing_to_write,
     one_of,
     restricted,
     rule,
     same_shape,
+    value_is,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator
@@ -41,11 +43,6 @@ _TABLE, _SCALES, _THRESHOLD, _MASK = (
 _IDS_OUT, _MASK_OUT = "balancedExpertIds", "balancedActiveMask"
 _BY_RANK, _BY_TOKEN = 0, 1
 _MOST_TOKENS, _MOST_CHOSEN, _MOST_EXPERTS, _MOST_RANKS = 512, 16, 1024, 768
-
-
-def _ranks(call: Call) -> str | None:
-    got = call["worldSize"]
-    return None if 2 <= got <= _MOST_RANKS else f"worldSize: expected from 2 to {_MOST_RANKS}, got {got}"
 
 
 def _rank(call: Call) -> str | None:
@@ -76,12 +73,6 @@ def _threshold_shape(call: Call) -> str | None:
     if got in ((chosen,), (1, chosen)):
         return None
     return f"{_THRESHOLD}: expected shape [{chosen}] or [1, {chosen}], got {extents(got)}"
-
-
-def _mask_shape(call: Call) -> str | None:
-    if call[_MASK] is None or call[_MASK].shape == call["expertIds"].shape[:1]:
-        return None
-    return f"{_MASK}: expected shape {extents(call['expertIds'].shape[:1])}, got {extents(call[_MASK].shape)}"
 
 
 def _given_beside(name: str, *others: str) -> Check:
@@ -145,7 +136,7 @@ OPERATORS = (
             *restricted(
                 "balanceMode 0",
                 lambda call: call["balanceMode"] == _BY_RANK,
-                rule("from 2 to 768: worldSize", _ranks),
+                value_is(f"from 2 to {_MOST_RANKS}", lambda got: 2 <= got <= _MOST_RANKS, "worldSize"),
                 rule("one of the ranks: localRankId", _rank),
             ),
             dims_between(2, 2, "expertIds"),
@@ -154,7 +145,7 @@ OPERATORS = (
             rule(f"a row for each expert: {_TABLE}", _table_shape),
             same_shape(_SCALES, "expertIds"),
             rule(f"one for each place: {_THRESHOLD}", _threshold_shape),
-            rule(f"one for each token: {_MASK}", _mask_shape),
+            fits("shape {}", lambda call, got: (call["expertIds"].shape[:1], got.shape), _MASK),
             _given_beside(_THRESHOLD, _SCALES, _MASK),
             _given_beside(_SCALES, _THRESHOLD),
             same_shape(_IDS_OUT, "expertIds"),

@@ -31,6 +31,7 @@ from aclnn.core.checks import (
     same_dtype,
     same_shape,
     shape_is,
+    value_is,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
@@ -99,11 +100,6 @@ def _indexed(call: Call) -> str | None:
     return None if got[0] == expected else f"indices: expected {expected} rows (as many as tokens), got {extents(got)}"
 
 
-def _sortable(call: Call, name: str) -> str | None:
-    got = call[name].size
-    return None if got <= _MOST_SORTED else f"expected at most {_MOST_SORTED} elements, got {got}"
-
-
 def _permuted_shape(call: Call) -> str | None:
     name = "permuteTokensOut"
     rows, columns, got = _kept(call), math.prod(call["tokens"].shape[1:]), call[name].shape
@@ -157,11 +153,6 @@ def _permute_grad_work(call: Call) -> Library | None:
         ("permutedOutputGrad", "sortedIndices"),
         ("out",),
     )
-
-
-def _chosen_of_gradient(call: Call) -> str | None:
-    got = call["numTopk"]
-    return None if got >= 1 else f"numTopk: expected at least 1, got {got}"
 
 
 def _rows_of(call: Call) -> tuple[int, int]:
@@ -271,7 +262,9 @@ OPERATORS = (
             dims_between(1, 2, "indices"),
             rule("a row for each token: indices", _indexed),
             *_few("indices", _chosen),
-            each("few enough to sort", ("indices",), _sortable),
+            value_is(
+                f"at most {_MOST_SORTED} elements", lambda got: got <= _MOST_SORTED, "indices", of=lambda got: got.size
+            ),
             dims_between(2, MOST_DIMS, "permuteTokensOut"),
             rule("the rows that are kept: permuteTokensOut", _permuted_shape),
             shape_is("one for each of indices", lambda call: (call["indices"].size,), "sortedIndicesOut"),
@@ -297,7 +290,7 @@ OPERATORS = (
             lambda product: [(d, D.INT32, d) for d in FLOATING],
             dims_between(2, 2, "permutedOutputGrad"),
             dims_between(1, 1, "sortedIndices"),
-            rule("at least one: numTopk", _chosen_of_gradient),
+            value_is("at least 1", lambda got: got >= 1, "numTopk"),
             *_few("numTopk", lambda call: int(call["numTopk"])),
             rule("numTopk for each token: sortedIndices", _divisible),
             shape_is("a row for each token", _rows_of, "out"),

@@ -19,6 +19,7 @@ from aclnn.core.checks import (
     each,
     elsewhere,
     extents,
+    fits,
     listing,
     on,
     present,
@@ -26,6 +27,7 @@ from aclnn.core.checks import (
     restricted,
     rule,
     same_dtype,
+    value_is,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -119,26 +121,11 @@ def _tokens(call: Call) -> str | None:
     return _tokens_violation([int(count) for count in call[_TOKENS]], _by_ends(call), _rows(call))
 
 
-def _as_many_dims(call: Call) -> str | None:
-    expected, got = len(call["x"].shape), len(call["y"].shape)
-    return None if got == expected else f"y: expected {expected} dimensions (as many as x), got {got}"
-
-
-def _result_shape(call: Call) -> str | None:
-    expected, got = (*call["x"].shape[:-1], call["weight2"].shape[-1]), call["y"].shape
-    return None if got == expected else f"y: expected shape {extents(expected)}, got {extents(got)}"
-
-
 def _weight_dims(call: Call, name: str) -> str | None:
     expected, got = 3 if _experts(call) else 2, len(call[name].shape)
     if got == expected:
         return None
     return f"expected {expected} dimensions with{'out' * (not _experts(call))} experts, got {got}"
-
-
-def _few(call: Call, name: str) -> str | None:
-    got = call[name].shape[-2]
-    return None if got <= _MOST_INNER else f"expected at most {_MOST_INNER} rows, got {got}"
 
 
 def _fitting(call: Call) -> str | None:
@@ -211,11 +198,6 @@ def _smoothing(call: Call) -> str | None:
     if deq in (*_BITS, D.BF16):
         return None
     return f"{_PRODUCT_SCALES[0]}: expected no scales of ACL_FLOAT with a scale for each column, got {deq.c_name}"
-
-
-def _offset_shape(call: Call) -> str | None:
-    expected, got = (_experts(call) or 1,), call[_OFFSET].shape
-    return None if got == expected else f"{_OFFSET}: expected shape {extents(expected)}, got {extents(got)}"
 
 
 def _bias_dtype(call: Call, name: str) -> str | None:
@@ -411,10 +393,12 @@ def _feed_forward(version: int) -> Operator:
             *of_tokens,
             *(() if version == 3 else (rule(f"as many as x has: {_TOKENS}", _tokens),)),
             public_format("x", *_WEIGHTS, *_BIASES, *_QUANTIZING, *_RESTORING, "y"),
-            rule("as many dimensions as x: y", _as_many_dims),
+            fits("{} dimensions (as many as x)", lambda call, got: (len(call["x"].shape), len(got.shape)), "y"),
             dims_between(2, 8, "x"),
             each("dimensions of a weight", _WEIGHTS, _weight_dims),
-            each("few enough", _WEIGHTS, _few),
+            value_is(
+                f"at most {_MOST_INNER} rows", lambda got: got <= _MOST_INNER, *_WEIGHTS, of=lambda got: got.shape[-2]
+            ),
             rule("shapes that go together: weight1, weight2", _fitting),
             each("of each expert", _WEIGHTS, _of_experts),
             _of_columns(_BIASES),
@@ -440,7 +424,7 @@ def _feed_forward(version: int) -> Operator:
                 dtype_in({D.FLOAT}, _SCALE, _OFFSET),
                 _of_columns(_PRODUCT_SCALES),
                 rule(f"for each expert or column: {_SCALE}", _smoothing),
-                rule(f"for each expert: {_OFFSET}", _offset_shape),
+                fits("shape {}", lambda call, got: ((_experts(call) or 1,), got.shape), _OFFSET),
             ),
             *restricted(
                 "weights of integers",
@@ -451,7 +435,7 @@ def _feed_forward(version: int) -> Operator:
                 each("as the scale", _WEIGHT_OFFSETS, _same_as_scale),
             ),
             whole_bytes(*_WEIGHTS),
-            rule("shape of the result: y", _result_shape),
+            fits("shape {}", lambda call, got: ((*call["x"].shape[:-1], call["weight2"].shape[-1]), got.shape), "y"),
             *elsewhere(_INFERENCE, KERNEL_OF_THE_PRODUCT),
         ),
         work=_work,

@@ -14,6 +14,7 @@ from aclnn.core.checks import (
     each,
     elsewhere,
     extents,
+    fits,
     floating,
     generated,
     nothing_to_write,
@@ -29,6 +30,7 @@ from aclnn.core.checks import (
     same_shape,
     shape_is,
     unless_empty,
+    value_is,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -56,11 +58,6 @@ _SCORES = {**support(FLOATING, MODERN), Product.ATLAS_INFERENCE: frozenset({D.FL
 _MOST_CHOSEN, _MOST_EXTENT = 1024, 2**31 - 1
 
 
-def _extents_fit(call: Call, name: str) -> str | None:
-    got = call[name].shape
-    return None if max(got) <= _MOST_EXTENT else f"expected at most {_MOST_EXTENT} in a dimension, got {extents(got)}"
-
-
 def _experts(call: Call) -> str | None:
     got = call["x"].shape[-1]
     if call.product is Product.ATLAS_INFERENCE:
@@ -76,11 +73,6 @@ def _experts(call: Call) -> str | None:
 def _chosen(call: Call) -> str | None:
     most = min(_MOST_CHOSEN, call["x"].shape[-1])
     return None if 0 <= call["k"] <= most else f"k: expected from 0 to {most}, got {call['k']}"
-
-
-def _finished(call: Call, name: str) -> str | None:
-    expected, got = call["x"].shape[:-1], call[name].shape
-    return None if got == expected else f"expected shape {extents(expected)} (the rows of x), got {extents(got)}"
 
 
 def _softmax(x: Any) -> Any:
@@ -155,9 +147,9 @@ def _softmax_checks(
         *with_code(
             ACLNN_ERR_INNER_TILING_ERROR,
             dims_between(2, 3, "x"),
-            each("extents of 32 bits", ("x",), _extents_fit),
+            value_is(f"at most {_MOST_EXTENT} in a dimension", lambda got: max(got) <= _MOST_EXTENT, "x"),
             rule("as many experts as the product takes: x", _experts),
-            each("a flag for each row", (_FINISHED,), _finished),
+            fits("shape {} (the rows of x)", lambda call, got: (call["x"].shape[:-1], got.shape), _FINISHED),
             rule("among the experts: k", _chosen),
             shape_is("a place for each chosen", lambda call: (*call["x"].shape[:-1], call["k"]), *outputs),
             *tiling,
@@ -204,16 +196,6 @@ def _divided(call: Call) -> str | None:
     return f"groupCount: expected groups of at least {least} experts, {limit}, got {count} of {size}"
 
 
-def _few_experts(call: Call) -> str | None:
-    got = call["x"].shape[1]
-    return None if 1 <= got <= _MOST_EXPERTS else f"x: expected 1 to {_MOST_EXPERTS} experts, got {got}"
-
-
-def _chosen_groups(call: Call) -> str | None:
-    most, got = call["groupCount"], call["kGroup"]
-    return None if 1 <= got <= most else f"kGroup: expected from 1 to {most}, got {got}"
-
-
 def _chosen_of_groups(call: Call) -> str | None:
     most, got = _group_size(call) * call["kGroup"], call["k"]
     return None if 1 <= got <= most else f"k: expected from 1 to {most} (the experts of kGroup groups), got {got}"
@@ -228,11 +210,6 @@ def _one_group(call: Call) -> str | None:
 
 def _hashed(call: Call) -> bool:
     return len(given(call, *_TABLE)) == len(_TABLE)
-
-
-def _few_of_table(call: Call) -> str | None:
-    got = call["k"]
-    return None if got <= _MOST_OF_TABLE else f"k: expected at most {_MOST_OF_TABLE} with a table, got {got}"
 
 
 def _columns_of_table(call: Call, name: str) -> str | None:
@@ -291,14 +268,16 @@ _NUMBERS = tensor_out("expertIdxOut", "the expert indices; INT32", const=True)
 _OF_GROUPS = ("yOut", "expertIdxOut", "outOut")
 _GROUPED = (
     dims_between(2, 2, "x"),
-    rule("few experts: x", _few_experts),
+    value_is(f"1 to {_MOST_EXPERTS} experts", lambda got: 1 <= got <= _MOST_EXPERTS, "x", of=lambda got: got.shape[1]),
     shape_is("one for each expert", lambda call: call["x"].shape[1:], _BIAS),
     one_of("groupSelectMode", _LARGEST, _TWO_LARGEST),
     one_of("normType", *_NORMS),
     one_of("renorm", 0, 1),
     rule("groups of experts: groupCount", _divided),
     *elsewhere(CLASS_950, rule("one group: groupCount", _one_group)),
-    rule("among the groups: kGroup", _chosen_groups),
+    fits(
+        "from 1 to {}", lambda call, got: (call["groupCount"], got), "kGroup", holds=lambda most, got: 1 <= got <= most
+    ),
     rule("among the experts of groups: k", _chosen_of_groups),
     shape_is("a place for each chosen", lambda call: (call["x"].shape[0], call["k"]), "yOut", "expertIdxOut"),
     only_if(same_shape("outOut", "x"), "with outFlag", lambda call: bool(call["outFlag"])),
@@ -409,7 +388,7 @@ OPERATORS = (
                     *restricted(
                         "with a table",
                         _hashed,
-                        rule("few with a table: k", _few_of_table),
+                        value_is(f"at most {_MOST_OF_TABLE} beside a table", lambda got: got <= _MOST_OF_TABLE, "k"),
                         each("columns of a table", _TABLE[1:], _columns_of_table),
                         shape_is("one for each row", lambda call: call["x"].shape[:1], _TABLE[0]),
                         rule("groups with a table: kGroup", _ungrouped),

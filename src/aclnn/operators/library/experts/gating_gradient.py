@@ -18,6 +18,7 @@ from aclnn.core.checks import (
     rule,
     same_dtype,
     same_shape,
+    value_is,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library
@@ -25,13 +26,6 @@ from aclnn.core.products import A2_CLASS
 from aclnn.operators.library.common import add_at, attribute, declared, expect_within, tensor_in, tensor_out
 
 _MOST_EXPERTS = 2048
-
-
-def _experts(call: Call) -> str | None:
-    got = call["xNorm"].shape
-    if 2 <= got[1] <= _MOST_EXPERTS:
-        return None
-    return f"xNorm: expected from 2 to {_MOST_EXPERTS} experts in the second dimension, got {extents(got)}"
 
 
 def _chosen(call: Call) -> str | None:
@@ -81,7 +75,11 @@ OPERATORS = (
             same_dtype("out", "gradY"),
             dims_between(2, 2, "xNorm", "gradY"),
             not_empty("xNorm", "gradY"),
-            rule("from 2 to 2048 experts: xNorm", _experts),
+            value_is(
+                f"from 2 to {_MOST_EXPERTS} experts in the second dimension",
+                lambda got: 2 <= got[1] <= _MOST_EXPERTS,
+                "xNorm",
+            ),
             rule("some for each row: gradY", _chosen),
             same_shape("expertIdx", "gradY"),
             same_shape("out", "xNorm"),

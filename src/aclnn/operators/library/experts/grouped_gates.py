@@ -12,7 +12,6 @@ from aclnn.core.checks import (
     FLOATING,
     dims_between,
     dtype_in,
-    each,
     extents,
     listing,
     no_zero_dims,
@@ -23,6 +22,7 @@ from aclnn.core.checks import (
     restricted,
     rule,
     shape_is,
+    value_is,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
@@ -181,11 +181,6 @@ def _of_single(*checks: Check) -> tuple[Check, ...]:
     return tuple(replace(check, violation=violation(check)) for check in checks)
 
 
-def _alone(call: Call, name: str) -> str | None:
-    got = len(call[name])
-    return None if got == 1 else f"expected one tensor, got {got}"
-
-
 def _work(call: Call) -> Library | None:
     if call["output"].size == 0:
         return None
@@ -337,7 +332,7 @@ def _second(name: str, function: str, *layout: Check) -> Operator:
     )
     checks = (
         present(*_GIVEN),
-        each("one tensor", _LISTS, _alone),
+        value_is("one tensor", lambda got: got == 1, *_LISTS, of=lambda got: len(got)),
         each_of("no null among them", _LISTS, not_null, ACLNN_ERR_PARAM_NULLPTR),
         null("bias", why="reserved"),
         *_of_rows_of_eight_bits(null("smoothScale", why="of x of four bits")),

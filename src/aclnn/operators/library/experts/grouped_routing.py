@@ -12,6 +12,7 @@ from aclnn.core.checks import (
     dtype_in,
     each,
     extents,
+    fits,
     format_is,
     no_zero_dims,
     null,
@@ -59,11 +60,6 @@ def _whole_blocks(call: Call) -> str | None:
         return None
     expected = f"matrices of a multiple of {rows} rows and of {width} columns, at least {_LEAST_COLUMNS}"
     return f"x2: expected {expected}, got {extents((inner, columns))}"
-
-
-def _inner(call: Call) -> str | None:
-    expected, got = call["x2"].shape[1], call["x1"].shape[1]
-    return None if got == expected else f"x1: expected {expected} columns (the rows of x2), got {got}"
 
 
 def _rows(call: Call) -> Shape:
@@ -201,7 +197,7 @@ def _operator(name: str, more: bool) -> Operator:
             dims_between(1, 1, _ROW_SCALE, _GROUPS, "logit", "rowIndex"),
             no_zero_dims("x1", "x2", _SHARED, "out"),
             rule("whole blocks: x2", _whole_blocks),
-            rule("as x2: x1", _inner),
+            fits("{} columns (the rows of x2)", lambda call, got: (call["x2"].shape[1], got.shape[1]), "x1"),
             shape_is("columns of each group", _scale_shape, "scale"),
             shape_is("one of each group", _group_count, _GROUPS),
             shape_is("one of each row", _rows, _ROW_SCALE, "logit", "rowIndex"),
@@ -228,11 +224,6 @@ def _matrices(call: Call) -> Shape:
     """Return the number of groups, rows and columns of x2, of which eight share an INT32."""
     groups, rows, columns = call["x2"].shape
     return groups, rows, columns * (IN_INT32 if call["x2"].dtype == D.INT32 else 1)
-
-
-def _columns_of_x1(call: Call) -> str | None:
-    expected, got = _matrices(call)[1], call["x1"].shape[1]
-    return None if got == expected else f"x1: expected {expected} columns (the rows of x2), got {got}"
 
 
 def _scales_of_parts(call: Call) -> str | None:
@@ -329,7 +320,7 @@ def _of_four_bits(name: str, *tuning: Parameter) -> Operator:
             dims_between(1, 1, *_OF_ROWS, _LISTED),
             no_zero_dims("x1", "x2", _ADDED, "out"),
             whole_bytes("x2"),
-            rule("as x2: x1", _columns_of_x1),
+            fits("{} columns (the rows of x2)", lambda call, got: (_matrices(call)[1], got.shape[1]), "x1"),
             rule("scales of parts: scaleOptional", _scales_of_parts),
             shape_is("columns of each group", lambda call: _matrices(call)[::2], "biasOptional"),
             shape_is("a row of each group", _offset_shape, _OFFSET),

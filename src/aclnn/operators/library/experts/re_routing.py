@@ -14,8 +14,10 @@ from aclnn.core.checks import (
     nothing_to_write,
     one_of,
     rule,
+    same_dtype,
     same_shape,
     shape_is,
+    value_is,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator
@@ -38,23 +40,9 @@ def _dtypes(product: Product) -> list[tuple[D, ...]]:
     ]
 
 
-def _length(call: Call) -> str | None:
-    got = call["tokens"].shape
-    if 0 < got[1] < _LONGEST:
-        return None
-    return f"tokens: expected from 1 to {_LONGEST - 1} in the second dimension, got {extents(got)}"
-
-
 def _known_index(call: Call) -> str | None:
     allowed, got = ("0", "1") if call.product in CLASS_950 else ("0",), call["idxType"]
     return None if str(got) in allowed else f"idxType: expected {' or '.join(allowed)}, got {got}"
-
-
-def _scales_dtype(call: Call, name: str) -> str | None:
-    expected, got = call[_SCALES_OUT].dtype, call[name].dtype
-    if got == expected:
-        return None
-    return f"expected data type {expected.c_name} (that of {_SCALES_OUT}), got {got.c_name}"
 
 
 def _a_row_each(call: Call, name: str) -> str | None:
@@ -115,7 +103,7 @@ OPERATORS = (
             ("permuteTokensOut", _SCALES_OUT, "permuteTokenIdxOut", "expertTokenNumOut"),
             _dtypes,
             dims_between(2, 2, "tokens", "expertTokenNumPerRank"),
-            rule("from 1 to 16383 columns: tokens", _length),
+            value_is(f"from 1 to {_LONGEST - 1} in the second dimension", lambda got: 0 < got[1] < _LONGEST, "tokens"),
             one_of("expertTokenNumType", 1),
             rule("known on the product: idxType", _known_index),
             each("a row for each token", (_SCALES,), _a_row_each),
@@ -123,7 +111,7 @@ OPERATORS = (
             shape_is("that of what belongs to tokens", _scales_shape, _SCALES_OUT),
             shape_is("one for each token", lambda call: call["tokens"].shape[:1], "permuteTokenIdxOut"),
             shape_is("one for each expert", lambda call: call["expertTokenNumPerRank"].shape[1:], "expertTokenNumOut"),
-            optional=(each(f"same data type as {_SCALES_OUT}", (_SCALES,), _scales_dtype),),
+            optional=(same_dtype(_SCALES, _SCALES_OUT),),
         ),
         work=_work,
     ),

@@ -26,6 +26,7 @@ from aclnn.core.checks import (
     rule,
     same_shape,
     shape_is,
+    value_is,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -159,10 +160,7 @@ def _expanded_rows(call: Call) -> int:
 def at_least(name: str, least: int) -> Check:
     """Require an attribute of at least this value."""
 
-    def violation(call: Call) -> str | None:
-        return None if call[name] >= least else f"{name}: expected at least {least}, got {call[name]}"
-
-    return rule(f"at least {least}: {name}", violation)
+    return value_is(f"at least {least}", lambda got: got >= least, name)
 
 
 def _first_rows(call: Call) -> int:
@@ -413,11 +411,6 @@ def _one_for_each_row(name: str) -> Check:
     return shape_is("one for each row", lambda call: (math.prod(_expanded_shape(call)[:-1]),), name)
 
 
-def _few_experts(call: Call) -> str | None:
-    got = call["numExperts"]
-    return None if 1 <= got <= _MOST_COUNTED else f"numExperts: expected from 1 to {_MOST_COUNTED}, got {got}"
-
-
 def _few_enough(call: Call, name: str) -> str | None:
     got = call[name].size
     return None if got <= _MOST_SORTED else f"expected at most {_MOST_SORTED} elements, got {got}"
@@ -663,7 +656,7 @@ OPERATORS = (
             ("out",),
             lambda product: [(D.INT32, D.INT32)],
             dims_between(1, 1, "sortedExperts"),
-            rule("from 1 to 2048: numExperts", _few_experts),
+            value_is(f"from 1 to {_MOST_COUNTED}", lambda got: 1 <= got <= _MOST_COUNTED, "numExperts"),
             each("few enough to sort", ("sortedExperts",), _few_enough),
             shape_is("one for each expert", lambda call: (call["numExperts"],), "out"),
         ),

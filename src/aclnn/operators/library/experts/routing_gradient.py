@@ -12,6 +12,7 @@ from aclnn.core.checks import (
     dims_between,
     dtype_in,
     extents,
+    fits,
     generated,
     nothing_to_write,
     one_of,
@@ -56,11 +57,6 @@ def _gathered(rows: Any, places: Any, most: int) -> tuple[Any, Any]:
     expect_within(_PLACES, places, -1, most)
     kept = (places >= 0) & (places < len(rows))
     return kept, rows[places[kept]]
-
-
-def _rows_dims(call: Call) -> str | None:
-    expected, got = 3 if _is_padded(call) else 2, len(call["gradExpandedX"].shape)
-    return None if got == expected else f"gradExpandedX: expected {expected} dimensions, got {got}"
 
 
 def _as_many_rows(call: Call) -> str | None:
@@ -197,7 +193,7 @@ OPERATORS = (
             one_of("dropPadMode", 0, 1),
             at_least("topK", 1),
             at_least("activeNum", 0),
-            rule("dimensions of rows: gradExpandedX", _rows_dims),
+            fits("{} dimensions", lambda call, got: (3 if _is_padded(call) else 2, len(got.shape)), "gradExpandedX"),
             dims_between(1, 1, _PLACES),
             rule("as many rows as places: gradExpandedX", _as_many_rows),
             rule(f"a multiple of topK: {_PLACES}", _divisible),

@@ -16,7 +16,6 @@ from aclnn.core.checks import (
     dims_between,
     dtype_in,
     each,
-    extents,
     floating,
     present,
     restricted,
@@ -24,6 +23,7 @@ from aclnn.core.checks import (
     same_dtype,
     same_shape,
     shape_is,
+    value_is,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -134,11 +134,6 @@ def _counted(call: Call) -> str | None:
     tokens, experts = call["routingMap"].shape
     got = call["numOutTokens"]
     return None if 0 <= got <= tokens * experts else f"numOutTokens: expected from 0 to {tokens * experts}, got {got}"
-
-
-def _sortable(call: Call, name: str) -> str | None:
-    got = call[name].shape
-    return None if max(got) <= _MOST_TOKENS else f"expected at most {_MOST_TOKENS} rows and columns, got {extents(got)}"
 
 
 def _permute_work(call: Call) -> Library | None:
@@ -295,7 +290,7 @@ OPERATORS = (
             ),
             same_shape(_PROBS, "routingMap"),
             rule("no more than the map has: numOutTokens", _counted),
-            each("few enough to sort", ("routingMap",), _sortable),
+            value_is(f"at most {_MOST_TOKENS} rows and columns", lambda got: max(got) <= _MOST_TOKENS, "routingMap"),
             shape_is("the rows", lambda call: (_rows(call), call["tokens"].shape[1]), "permuteTokensOut"),
             *_beside(_PROBS, shape_is("one for each row", lambda call: (_rows(call),), _PERMUTED_PROBS)),
             shape_is("one for each row", lambda call: (_rows(call),), "sortedIndicesOut"),
