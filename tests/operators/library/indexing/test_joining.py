@@ -74,12 +74,12 @@ BREAKS: Mapping[str, Breaking] = {
     ),
     "broadcast to one shape": lambda o, name: Break({name: (T(D.FLOAT, (2,)), T(D.FLOAT, (3,)))}, "broadcast to one"),
     "shape is of the tensors together": lambda o, name: Break(shape((2, 2), name), "[2, 3]"),
-    "data type of the tensors": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT (that of tensors)"),
+    "data type … (that of tensors)": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT (that of tensors)"),
     "FLOAT stays": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT (that of tensors)"),
     "no private format among them": lambda o, name: Break(
         {name: (T(D.FLOAT, GRID, Format.FORMAT_FRACTAL_NZ),)}, "ACL_FORMAT_ND"
     ),
-    "positive": lambda o, name: Break({name: 0}, "at least 1"),
+    "at least 1": lambda o, name: Break({name: 0}, "at least 1"),
     "allowed value": lambda o, name: Break({name: 1}, "0"),
     "at least 1 dimension each": lambda o, name: Break({name: (T(D.FLOAT, ()),)}, "at least 1 dimension"),
     "shape of the chunks together": lambda o, name: Break(shape((2, 10), name), "shape [2, 11]"),

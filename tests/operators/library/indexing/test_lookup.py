@@ -128,7 +128,7 @@ BREAKS: Mapping[str, Breaking] = {
     "same data type as weight": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "a row of weight for each index": lambda o, name: Break(shape((4, 4), name), "shape [4, 3]"),
     "as many as rows of grad": lambda o, name: Break(shape((5,), name), "4 of them"),
-    "rows of the table": lambda o, name: Break(shape((3, 3), name), "shape [2, 3]"),
+    "shape …": lambda o, name: Break(shape((3, 3), name), "shape [2, 3]"),
 }
 
 

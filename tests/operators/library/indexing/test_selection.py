@@ -55,7 +55,7 @@ BREAKS: Mapping[str, Breaking] = {
     "as many elements as one for each index": lambda o, name: Break(shape((5,), name), "4"),
     "2 to 8 dimensions": lambda o, name: Break(shape((5,), name), "2 to 8 dimensions"),
     "within the range": lambda o, name: Break({name: scalar(D.DOUBLE, 1e39)}, "the range of ACL_FLOAT"),
-    "equal extents": lambda o, name: Break(shape((2, 2, 3), name), "equal extents"),
+    "a matrix or equal extents": lambda o, name: Break(shape((2, 2, 3), name), "equal extents"),
     "size of self and mask": lambda o, name: Break(shape((5,), name), "shape [6]"),
 }
 

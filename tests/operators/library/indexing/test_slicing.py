@@ -52,7 +52,7 @@ BREAKS: Mapping[str, Breaking] = {
     "at most 8 dimensions": _on_950("at most 8", lambda name: shape(NINE, name)),
     "as many of each": _on_950("3 numbers", lambda name: {name: (1, 1)}),
     "not 0": _on_950("other than 0", lambda name: {name: (1, 0, 1)}),
-    "one bit": _on_950("one bit", lambda name: {name: 3}),
+    "one bit at most": _on_950("one bit", lambda name: {name: 3}),
     "positive where dimensions go": _on_950("positive", lambda name: {"shrinkAxisMask": 1}),
     "elements of self": _on_950(
         "elements of self", lambda name: {name: (4, 0, 0), "shrinkAxisMask": 1, "strides": (1,) * 3}

@@ -46,7 +46,7 @@ BREAKS: Mapping[str, Breaking] = {
     "same data type as self": lambda o, name: Break({name: _parts(D.FLOAT, T(D.INT32, (2, 2)))}, "that of self"),
     "at least 1 dimension": lambda o, name: Break(shape((), name), "at least 1"),
     "sizes": _sizes,
-    "as many as parts": lambda o, name: Break({name: _parts(D.FLOAT)[:2]}, "3 tensors"),
+    "… tensors": lambda o, name: Break({name: _parts(D.FLOAT)[:2]}, "3 tensors"),
     "shape of each part": lambda o, name: Break({name: _parts(D.FLOAT, T(D.FLOAT, (2, 3)))}, "[2, 2]"),
     "at most 32 of wide elements": lambda o, name: Break(
         {

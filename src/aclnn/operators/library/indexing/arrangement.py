@@ -13,6 +13,7 @@ from aclnn.core.checks import (
     dims_between,
     dtype_in,
     extents,
+    fits,
     has_zero,
     limited_dims,
     present,
@@ -22,6 +23,7 @@ from aclnn.core.checks import (
     same_format,
     same_shape,
     shape_is,
+    value_is,
     where_supported,
 )
 from aclnn.core.conversion import convert
@@ -127,10 +129,6 @@ def _every_dimension(call: Call) -> str | None:
     return f"dims: expected each of the {rank} dimensions of self once, got {list(dims)}"
 
 
-def _positive_step(call: Call) -> str | None:
-    return None if call["step"] > 0 else f"step: expected at least 1, got {call['step']}"
-
-
 def _slice(self: Any, dim: int, start: int, end: int, step: int) -> Any:
     values = np.atleast_1d(self)
     return values[(slice(None),) * (dim % values.ndim) + (slice(start, end, step),)]
@@ -208,22 +206,10 @@ def _equal_counts(call: Call) -> str | None:
     return None if name is None else f"{name}: expected {expected} numbers (as many as starts), got {len(call[name])}"
 
 
-def _positive_steps(call: Call) -> str | None:
-    got = call["steps"]
-    return None if all(step > 0 for step in got) else f"steps: expected numbers of at least 1, got {extents(got)}"
-
-
 def _slices_shape(call: Call) -> Shape:
     shape = call["self"].shape
     slices = _slices_along_axes(shape, *(call[name] for name in _ARRAYS))
     return tuple(len(range(*along.indices(n))) for along, n in zip(slices, shape, strict=True))
-
-
-def _shift_for_each(call: Call) -> str | None:
-    shifts, dims = len(call["shifts"]), len(call["dims"])
-    if shifts == (dims or 1):
-        return None
-    return f"shifts: expected {dims or 1} (one for each of dims, one for none), got {shifts}"
 
 
 def _shifted(call: Call) -> str | None:
@@ -584,7 +570,7 @@ OPERATORS = (
             Parameter("end", "end", Kind.INT64, "the end of the slice, exclusive"),
             Parameter("step", "step", Kind.INT64, "the step"),
         ),
-        (axis("dim", "self"), rule("positive: step", _positive_step)),
+        (axis("dim", "self"), value_is("at least 1", lambda got: got > 0, "step")),
         _slice_shape,
         _slice,
         taken=where_supported(_SLICED),
@@ -622,7 +608,7 @@ OPERATORS = (
             dims_between(1, 8, "self"),
             rule("as many as starts: ends, axes, steps", _equal_counts),
             valid_dims("axes"),
-            rule("positive: steps", _positive_steps),
+            value_is("numbers of at least 1", lambda got: all(step > 0 for step in got), "steps"),
             shape_is("the result", _slices_shape, "out"),
         ),
         lambda self, *arrays: self[_slices_along_axes(self.shape, *arrays)],
@@ -645,7 +631,14 @@ OPERATORS = (
         "out[(i + shifts) mod n] = self[i]",
         "Roll elements along some dimensions.",
         (_numbers("shifts", "the shifts"), _numbers("dims", "the dimensions; empty: the flattened tensor")),
-        (rule("dimensions to shift along: dims", _shifted), rule("one for each of dims: shifts", _shift_for_each)),
+        (
+            rule("dimensions to shift along: dims", _shifted),
+            fits(
+                "{} (one for each of dims, one for none)",
+                lambda call, got: (len(call["dims"]) or 1, len(got)),
+                "shifts",
+            ),
+        ),
         lambda call: call["self"].shape,
         lambda self, shifts, dims: np.roll(self, tuple(shifts), tuple(dims)) if dims else np.roll(self, shifts[0]),
         taken=_rolled,
@@ -786,7 +779,7 @@ OPERATORS = (
             dims_between(1, 8, "gradOut", "gradIn"),
             shape_is("inputSizes", lambda call: call["inputSizes"], "gradIn"),
             rule("from 0 to the last: dim", _unfolds),
-            rule("positive: step", _positive_step),
+            value_is("at least 1", lambda got: got > 0, "step"),
             shape_is("slices of gradIn", _slices, "gradOut"),
             public_format("gradOut"),
         ),

@@ -14,11 +14,13 @@ from aclnn.core.checks import (
     castable_from,
     dtype_in,
     extents,
+    fits,
     one_of,
     present,
     public_format,
     rule,
     shape_is,
+    value_is,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
@@ -230,7 +232,7 @@ def _extreme(name: str, word: str, function: Callable[[Any, Any], Any]) -> Opera
             each_of("no null among them", ("tensors",), not_null, ACLNN_ERR_PARAM_NULLPTR),
             each_of("data type of each", ("tensors",), of_types(dtypes)),
             each_of("one data type", ("tensors",), alike("tensors")),
-            rule("data type of the tensors: out", _of_their_type),
+            fits("data type {} (that of tensors)", lambda call, got: (call["tensors"][0].dtype, got.dtype), "out"),
             each_of("at most 8 dimensions each", ("tensors",), few_dims),
             rule("broadcast to one shape: tensors", _broadcastable),
             shape_is("of the tensors together", lambda call: _together(call) or (), "out"),
@@ -240,16 +242,7 @@ def _extreme(name: str, word: str, function: Callable[[Any, Any], Any]) -> Opera
     )
 
 
-def _of_their_type(call: Call) -> str | None:
-    expected, got = call["tensors"][0].dtype, call["out"].dtype
-    return None if got == expected else f"out: expected data type {expected.c_name} (that of tensors), got {got.c_name}"
-
-
 _CHUNKED = (D.FLOAT, D.FLOAT16, D.BF16)
-
-
-def _some_chunks(call: Call) -> str | None:
-    return None if call["numChunks"] > 0 else f"numChunks: expected at least 1, got {call['numChunks']}"
 
 
 def _float_stays(call: Call) -> str | None:
@@ -311,7 +304,7 @@ OPERATORS = (
         support=support(_CHUNKED, MODERN),
         checks=(
             one_of("dim", 0),
-            rule("positive: numChunks", _some_chunks),
+            value_is("at least 1", lambda got: got > 0, "numChunks"),
             present("tensors", "out"),
             each_of("no null among them", ("tensors",), not_null, ACLNN_ERR_PARAM_NULLPTR),
             each_of("data type of each", ("tensors",), of_types(_CHUNKED)),

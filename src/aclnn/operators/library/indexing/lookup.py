@@ -12,6 +12,7 @@ from aclnn.core.checks import (
     dims_between,
     dtype_in,
     extents,
+    fits,
     floating,
     limited_dims,
     one_of,
@@ -64,11 +65,6 @@ def _indices(call: Call) -> str | None:
     if not grad or grad[-1] == 0 or math.prod(grad) // grad[-1] == indices:
         return None
     return f"indices: expected {math.prod(grad) // grad[-1]} of them (the rows of grad), got {indices}"
-
-
-def _dense(call: Call) -> str | None:
-    expected, got = (call["numWeights"], *call["grad"].shape[-1:]), call["out"].shape
-    return None if got == expected else f"out: expected shape {extents(expected)}, got {extents(got)}"
 
 
 def _accumulate(grad: Any, indices: Any, rows: int, padding: int, by_frequency: bool) -> Any:
@@ -267,7 +263,7 @@ OPERATORS = (
             dtype_in(floating, "out"),
             limited_dims("grad", "indices", "out"),
             rule("as many as rows of grad: indices", _indices),
-            rule("rows of the table: out", _dense),
+            fits("shape {}", lambda call, got: ((call["numWeights"], *call["grad"].shape[-1:]), got.shape), "out"),
             public_format("grad", "indices", "out"),
         ),
         work=_dense_work,

@@ -24,6 +24,7 @@ from aclnn.core.checks import (
     same_shape,
     size_is,
     unless_empty,
+    value_is,
     where_supported,
 )
 from aclnn.core.conversion import convert
@@ -60,15 +61,6 @@ def _size(call: Call) -> str | None:
 def _select(self: Any, mask: Any) -> Any:
     values, chosen = np.broadcast_arrays(self, mask.astype(np.bool_))
     return values[chosen]
-
-
-def _equal_extents(call: Call) -> str | None:
-    got = call["selfRef"].shape
-    return (
-        None
-        if len(got) == 2 or len({*got}) == 1
-        else f"selfRef: expected a matrix or equal extents, got {extents(got)}"
-    )
 
 
 def _filled(self: Any, value: Any, wrap: bool) -> Any:
@@ -185,7 +177,7 @@ OPERATORS = (
             present("selfRef", "fillValue"),
             dtype_in(where_supported(REAL), "selfRef"),
             dims_between(2, 8, "selfRef"),
-            rule("equal extents: selfRef", _equal_extents),
+            value_is("a matrix or equal extents", lambda got: len(got) == 2 or len({*got}) == 1, "selfRef"),
             real("fillValue"),
             within_range("fillValue", lambda call: call["selfRef"].dtype),
         ),

@@ -19,6 +19,7 @@ from aclnn.core.checks import (
     same_dtype,
     shape_is,
     unless_empty,
+    value_is,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -75,11 +76,6 @@ def _as_many_limits(call: Call) -> str | None:
 
 def _steps(call: Call) -> str | None:
     return None if 0 not in call["strides"] else f"strides: expected numbers other than 0, got {list(call['strides'])}"
-
-
-def _one_ellipsis(call: Call) -> str | None:
-    got = call["ellipsisMask"]
-    return f"ellipsisMask: expected one bit at most, got {got}" if got & (got - 1) else None
 
 
 def _forwards(call: Call) -> str | None:
@@ -148,7 +144,7 @@ OPERATORS = (
             limited_dims("self"),
             rule("as many of each: end, strides", _as_many_limits),
             rule("not 0: strides", _steps),
-            rule("one bit: ellipsisMask", _one_ellipsis),
+            value_is("one bit at most", lambda got: not got & got - 1, "ellipsisMask"),
             rule("positive where dimensions go: strides", _forwards),
             *unless_empty(
                 ("self",),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import axis, dtype_in, extents, limited_dims, present, rule, some_dims
+from aclnn.core.checks import axis, dtype_in, extents, fits, limited_dims, present, rule, some_dims
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
@@ -76,10 +76,6 @@ def _operator(
     problem: Callable[[Call], str | None],
     products: Collection[Product],
 ) -> Operator:
-    def as_many(call: Call) -> str | None:
-        expected, got = len(sizes(call)), len(call["out"])
-        return None if got == expected else f"out: expected {expected} tensors, got {got}"
-
     def part_shape(call: Call, name: str, at: int) -> str | None:
         expected = list(call["self"].shape)
         expected[call["dim"]] = sizes(call)[at]
@@ -125,7 +121,7 @@ def _operator(
             some_dims("self"),
             axis("dim", "self"),
             rule(f"sizes: {what.name}", problem),
-            rule("as many as parts: out", as_many),
+            fits("{} tensors", lambda call, got: (len(sizes(call)), len(got)), "out"),
             each_of("shape of each part", ("out",), part_shape),
             rule("at most 32 of wide elements: out", _few_wide),
         ),
