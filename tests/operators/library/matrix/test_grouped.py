@@ -144,7 +144,7 @@ BREAKS: Mapping[str, Breaking] = {
     "a row of a product": lambda o, name: Break({name: (T(FLOAT, (4,)),)}, "[2, 4]"),
     "ends of groups": lambda o, name: Break({name: None}, "ends"),
     "an end for each group": lambda o, name: Break(shape((3,), name), "[2]"),
-    "few groups": lambda o, name: Break(
+    "at most 1024 groups": lambda o, name: Break(
         {name: T(D.INT64, (1025,)), "weight": (T(FLOAT, (1025, 3, 4)),), BIAS: (T(FLOAT, (1025, 4)),)}, "1024"
     ),
     "whole blocks": lambda o, name: Break(

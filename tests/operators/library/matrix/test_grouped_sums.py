@@ -69,17 +69,17 @@ class TestGroupedSums(LibraryTests):
                 {"transposeX": "True", "transposeWeight": "False", "groupType": "2"}.get(name, "0 or 1"),
             ),
             "plain format": lambda o, name: Break({name: {"format": Format.FORMAT_NCHW}}, "ACL_FORMAT_ND"),
-            "some columns": lambda o, name: Break(shape((ROWS, 0), name), "at least 1 column"),
+            "at least 1 column": lambda o, name: Break(shape((ROWS, 0), name), "at least 1 column"),
             "2 dimensions": lambda o, name: Break(shape((ROWS,), name), "2 dimensions"),
             "1 dimension": lambda o, name: Break(shape((3, 1), name), "1 dimension"),
-            "as many rows as x": lambda o, name: Break(shape((5, N), name), "6 rows"),
+            "… rows (as many as x)": lambda o, name: Break(shape((5, N), name), "6 rows"),
             "a sum for each group": lambda o, name: Break(shape((3, N, K), name), "[3, 3, 4] or [9, 4]"),
         },
         numbers=lambda operator, name, array: (
             (SIZES if operator == SECOND else SIZES.cumsum()) if name == "groupList" else array
         ),
         codes=dict.fromkeys(
-            ("2 dimensions", "1 dimension", "some columns", "as many rows as x", "a sum for each group"),
+            ("2 dimensions", "1 dimension", "at least 1 column", "… rows (as many as x)", "a sum for each group"),
             ACLNN_ERR_INNER_TILING_ERROR,
         ),
     )

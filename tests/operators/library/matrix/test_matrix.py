@@ -250,7 +250,7 @@ BREAKS: Mapping[str, Breaking] = {
     ),
     "number of dimensions": lambda o, name: Break(shape((1,) * 9 if name == "self" else (), name), "1 to 8"),
     "as many elements as the product": lambda o, name: Break(shape((5, 2, 5), name), "40 elements"),
-    "no dimension of 1": lambda o, name: Break(
+    "no dimension of 1 in blocks": lambda o, name: Break(
         {name: {"shape": (1, 3, 1) if o.name.startswith("batch") else (3, 1), "format": NZ}}
         | (shape((1,), "self") | shape((2, 1), "out") if o.name == "addmm_weight_nz" else {}),
         "no dimension of 1",

@@ -76,7 +76,7 @@ TILING = {
     "shape is one for each row": lambda o, name: Break(shape((4,), name), "[5]"),
     "shape is a row for each of y": lambda o, name: Break(shape((4, 48), name), "[5, 48]"),
     "a layer": lambda o, name: Break({name: 2}, "from 0 to 1"),
-    "rows of weightB": lambda o, name: Break({name: 16}, "32 (the rows of weightB)"),
+    "… (the rows of weightB)": lambda o, name: Break({name: 16}, "32 (the rows of weightB)"),
     "within y": lambda o, name: Break({name: 33}, "from 0 to 32"),
     "same shape as y": lambda o, name: Break(shape((5, 32), name), "[5, 64]"),
 }

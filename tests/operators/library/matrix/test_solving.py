@@ -146,7 +146,7 @@ class TestSolving(LibraryTests):
             "complex as self": lambda o, name: Break(dtype(D.FLOAT, name), "a complex data type", D.COMPLEX64),
             "shape is one for each matrix": lambda o, name: Break(shape((4,), name), "[5]"),
             "same shape as self": lambda o, name: Break(shape((3, 3), name), "[5, 3, 3]"),
-            "as many rows as A": lambda o, name: Break(shape((2, 1, 4, 4), name), "3 rows"),
+            "… rows (as many as A)": lambda o, name: Break(shape((2, 1, 4, 4), name), "3 rows"),
             "leading dimensions that broadcast": lambda o, name: Break(shape((2, 4, 3, 4), name), "[5]"),
             "shape is self's, broadcast": lambda o, name: Break(shape((2, 5, 4, 3), name), "[2, 5, 3, 4]"),
             "shape is A's, broadcast": lambda o, name: Break(shape((5, 3, 3), name), "[2, 5, 3, 3]"),

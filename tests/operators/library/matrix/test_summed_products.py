@@ -52,7 +52,7 @@ class TestSummedProducts(LibraryTests):
         breaks={
             "null or empty": lambda o, name: Break({name: T(D.FLOAT, (6,))}, "null or an empty tensor"),
             "allowed value": lambda o, name: Break({name: True}, "expected"),
-            "no groups": lambda o, name: Break({name: 32}, "0 or less"),
+            "0 or less": lambda o, name: Break({name: 32}, "0 or less"),
             "data type": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_"),
             "public format": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT"),
             "format ACL_FORMAT_FRACTAL_NZ": lambda o, name: Break({name: {"format": Format.FORMAT_ND}}, "FRACTAL_NZ"),

@@ -105,7 +105,7 @@ class TestWeights(LibraryTests):
             "no private format": lambda o, name: Break({name: NZ}, "ACL_FORMAT_ND"),
             "format of the weight": lambda o, name: Break({name: NZ}, "ACL_FORMAT_ND"),
             "2 dimensions": lambda o, name: Break(shape((2, 80, 6), name), "2 dimensions"),
-            "as many rows as x has columns": lambda o, name: Break(shape((64, 6), name), "80 rows"),
+            "… rows (the columns of x)": lambda o, name: Break(shape((64, 6), name), "80 rows"),
             "few enough": lambda o, name: Break(
                 shape((80, 0 if o is BLOCKS else 1 << 16), name) if name == "weight" else shape((0, 80), name),
                 "expected 1 to",

@@ -22,6 +22,7 @@ from aclnn.core.checks import (
     one_of,
     present,
     rule,
+    value_is,
 )
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
@@ -431,11 +432,6 @@ def _group_count(call: Call, name: str) -> str | None:
     return None if got == (expected,) else f"expected shape [{expected}] (an end for each group), got {extents(got)}"
 
 
-def _few_groups(call: Call, name: str) -> str | None:
-    got = call[name].shape[0]
-    return None if got <= _MOST_GROUPS else f"expected at most {_MOST_GROUPS} groups, got {got}"
-
-
 def _together(call: Call) -> str | None:
     if call["x"][0].dtype != D.FLOAT or all(len(call[name]) == 1 for name in _lists(call)):
         return None
@@ -602,7 +598,9 @@ def _grouped(name: str) -> Operator:
     groups: tuple[Check, ...] = (
         rule("ends of groups: groupListOptional", _group_list),
         each("an end for each group", (_GROUPS,), _group_count),
-        each("few groups", (_GROUPS,), _few_groups),
+        value_is(
+            f"at most {_MOST_GROUPS} groups", lambda got: got <= _MOST_GROUPS, _GROUPS, of=lambda got: got.shape[0]
+        ),
     )
     checks = (
         present(*lists),

@@ -11,12 +11,14 @@ from aclnn.core.checks import (
     dtype_in,
     each,
     extents,
+    fits,
     floating,
     one_of,
     present,
     rule,
     same_dtype,
     shape_is,
+    value_is,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -44,16 +46,6 @@ def _plain_format(call: Call, name: str) -> str | None:
     allowed, got = (Format.FORMAT_ND, *([Format.FORMAT_NCL] if name == "yRef" else [])), call[name].format
     expected = " or ".join(each.c_name for each in allowed)
     return None if got in allowed else f"expected format {expected}, got {got.c_name}"
-
-
-def _some_columns(call: Call) -> str | None:
-    got = call["x"].shape
-    return None if got[1] else f"x: expected at least 1 column, got {extents(got)}"
-
-
-def _as_many_rows(call: Call) -> str | None:
-    expected, got = call["x"].shape[0], call["weight"].shape[0]
-    return None if got == expected else f"weight: expected {expected} rows (as many as x), got {got}"
 
 
 def _sums(call: Call) -> str | None:
@@ -112,8 +104,8 @@ def _declared(version: int) -> Operator:
                 ACLNN_ERR_INNER_TILING_ERROR,
                 dims_between(2, 2, "x", "weight"),
                 dims_between(1, 1, "groupList"),
-                rule("some columns: x", _some_columns),
-                rule("as many rows as x: weight", _as_many_rows),
+                value_is("at least 1 column", lambda got: got[1], "x"),
+                fits("{} rows (as many as x)", lambda call, got: (call["x"].shape[0], got.shape[0]), "weight"),
                 rule("a sum for each group: yRef", _sums),
             ),
             dtype_in((D.FLOAT,), "yRef"),

@@ -41,6 +41,7 @@ from aclnn.core.checks import (
     shape_is,
     size_is,
     unless_empty,
+    value_is,
     where_supported,
 )
 from aclnn.core.conversion import convert
@@ -227,12 +228,7 @@ def _of_batches(form: Form) -> tuple[Check, ...]:
     return (*(() if form.in_place else (together,)), same_format("batch2", "batch1"))
 
 
-def _thin(call: Call) -> str | None:
-    shape = call["mat2"].shape
-    return f"mat2: expected no dimension of 1 in blocks, got {extents(shape)}" if 1 in shape[-2:] else None
-
-
-_NOT_THIN = rule("no dimension of 1: mat2", _thin)
+_NOT_THIN = value_is("no dimension of 1 in blocks", lambda got: 1 not in got[-2:], "mat2")
 
 
 def _level2(call: Call) -> str | None:

@@ -13,6 +13,7 @@ from aclnn.core.checks import (
     dtype_in,
     each,
     extents,
+    fits,
     generated,
     nothing_to_write,
     rule,
@@ -101,11 +102,6 @@ def _layer(call: Call) -> str | None:
     return None if 0 <= got <= most else f"layerIdx: expected from 0 to {most}, got {got}"
 
 
-def _slice(call: Call) -> str | None:
-    size, got = call["weightB"].shape[2], call["ySliceSize"]
-    return None if got == size else f"ySliceSize: expected {size} (the rows of weightB), got {got}"
-
-
 def _place(call: Call) -> str | None:
     most, got = call["y"].shape[1] - call["ySliceSize"], call["yOffset"]
     return None if 0 <= got <= most else f"yOffset: expected from 0 to {most}, got {got}"
@@ -186,7 +182,7 @@ OPERATORS = (
             shape_is("one for each row", lambda call: call["y"].shape[:1], "indices"),
             shape_is("a row for each of y", lambda call: (call["y"].shape[0], call["x"].shape[1]), "x"),
             rule("a layer: layerIdx", _layer),
-            rule("rows of weightB: ySliceSize", _slice),
+            fits("{} (the rows of weightB)", lambda call, got: (call["weightB"].shape[2], got), "ySliceSize"),
             rule("within y: yOffset", _place),
             same_shape("out", "y"),
             written=("y", "out"),

@@ -16,6 +16,7 @@ from aclnn.core.checks import (
     dtype_in,
     each,
     extents,
+    fits,
     limited_dims,
     one_of,
     only_if,
@@ -61,11 +62,6 @@ def _matrices(*names: str) -> Check:
         return None if len(shape) > 1 else f"expected at least 2 dimensions, got shape {extents(shape)}"
 
     return each("at least 2 dimensions", names, violation)
-
-
-def _rows(call: Call) -> str | None:
-    expected, got = call["A"].shape[-1], call["self"].shape[-2]
-    return None if got == expected else f"self: expected {expected} rows (as many as A), got {got}"
 
 
 def _batch(call: Call) -> Shape | None:
@@ -305,7 +301,7 @@ OPERATORS = (
             *(same_dtype(name, "self") for name in ("A", "xOut", "mOut")),
             dims_between(2, 8, "self", "A", "xOut", "mOut"),
             _square("A"),
-            rule("as many rows as A: self", _rows),
+            fits("{} rows (as many as A)", lambda call, got: (call["A"].shape[-1], got.shape[-2]), "self"),
             rule("leading dimensions that broadcast: self", _broadcasts),
             shape_is("self's, broadcast", lambda call: _shape_with(call, "self"), "xOut"),
             shape_is("A's, broadcast", lambda call: _shape_with(call, "A"), "mOut"),

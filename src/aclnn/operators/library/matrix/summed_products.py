@@ -18,6 +18,7 @@ from aclnn.core.checks import (
     public_format,
     rule,
     shape_is,
+    value_is,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
@@ -31,11 +32,6 @@ _UNUSED = ("yScale", "x1Offset", "x2Offset", "yOffset", "bias")
 
 def _nothing(call: Call, name: str) -> str | None:
     return f"expected null or an empty tensor, got shape {extents(call[name].shape)}" if call[name].size else None
-
-
-def _of_no_groups(call: Call) -> str | None:
-    got = call["groupSize"]
-    return None if got <= 0 else f"groupSize: expected 0 or less, got {got}"
 
 
 def _factors(call: Call) -> str | None:
@@ -93,7 +89,7 @@ OPERATORS = (
             each("null or empty", _UNUSED, _nothing),
             one_of("transposeX1", False),
             one_of("transposeX2", False),
-            rule("no groups: groupSize", _of_no_groups),
+            value_is("0 or less", lambda got: got <= 0, "groupSize"),
             one_of("keepDims", False),
             dtype_in({D.INT8}, "x1", "x2"),
             dtype_in({D.FLOAT}, "x1Scale"),

@@ -18,6 +18,7 @@ from aclnn.core.checks import (
     each,
     elsewhere,
     extents,
+    fits,
     floating,
     format_is,
     listing,
@@ -124,11 +125,6 @@ def _shape(call: Call) -> tuple[int, int]:
     if weight.dtype not in _IN_WORDS:
         return rows, columns
     return (IN_INT32 * rows, columns) if weight.is_transposed else (rows, IN_INT32 * columns)
-
-
-def _inner(call: Call) -> str | None:
-    expected, got = call["x"].shape[1], _shape(call)[0]
-    return None if got == expected else f"weight: expected {expected} rows (the columns of x), got {got}"
 
 
 def _extents(call: Call) -> str | None:
@@ -337,7 +333,7 @@ def _weight_product(name: str, *precise: Parameter) -> Operator:
             format_is(Format.FORMAT_FRACTAL_NZ, "weight")
             if in_blocks
             else rule("format of the weight: weight", _weight_format),
-            rule("as many rows as x has columns: weight", _inner),
+            fits("{} rows (the columns of x)", lambda call, got: (call["x"].shape[1], _shape(call)[0]), "weight"),
             rule("few enough: x, weight", _extents),
             shape_is("that of the product", lambda call: (call["x"].shape[0], _shape(call)[1]), "y"),
             rule("group size: antiquantGroupSize", _group_size),
