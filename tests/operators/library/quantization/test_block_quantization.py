@@ -91,11 +91,11 @@ class TestBlockQuantization(LibraryTests):
         breaks={
             "data types that go together": _break(lambda name: dtype(D.DOUBLE, name), "ACL_"),
             "format that counts as ND": _break(lambda name: {name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT"),
-            "0 or more": _break(lambda name: {name: -1.0}, "0 or more"),
+            "a finite number, 0 or more": _break(lambda name: {name: -1.0}, "0 or more"),
             "allowed value": _break(lambda name: {name: "round" if name.startswith("round") else 1}, ""),
             "size of a block": _break(lambda name: {name: 63}, "1"),
             "data type of yOut": _break(lambda name: {name: 36}, ("2", "35")),
-            "the format's own": _break(lambda name: {name: 15.0}, "0"),
+            "0 (others are of HIFLOAT8)": _break(lambda name: {name: 15.0}, "0"),
             "2 to 3 dimensions": _break(lambda name: shape(NINE, name), "2 to 3"),
             "1 dimension": _break(lambda name: shape((2, 1), name), "1 dimension"),
             "no dimension of 0": _break(

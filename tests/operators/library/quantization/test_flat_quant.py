@@ -61,7 +61,7 @@ class TestFlatQuant(LibraryTests):
             "shape is one for each matrix": lambda o, name: Break(shape((4,), name), "[3]"),
             "shape of x": lambda o, name: Break(shape((3, 4, 16), name), "an eighth in ACL_INT32"),
             "whole bytes": lambda o, name: Break({name: T(D.INT4, (3, 4, 15))}, "an even last dimension"),
-            "a part": lambda o, name: Break({name: 0.0}, "more than 0, at most 1"),
+            "more than 0, at most 1": lambda o, name: Break({name: 0.0}, "more than 0, at most 1"),
         },
     )
 
@@ -129,9 +129,9 @@ class TestRotation(LibraryTests):
             "no private format": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT"),
             "null": lambda o, name: Break({name: T(D.BF16, (1,))}, "null"),
             "allowed value": lambda o, name: Break({name: "ceil" if name == "roundMode" else 2}, ""),
-            "rounding with a kernel": lambda o, name: Break({name: "floor"}, "'rint'"),
+            "'rint' with a kernel": lambda o, name: Break({name: "floor"}, "'rint'"),
         },
-        codes={"rounding with a kernel": ACLNN_ERR_INNER_NULLPTR},
+        codes={"'rint' with a kernel": ACLNN_ERR_INNER_NULLPTR},
     )
 
 

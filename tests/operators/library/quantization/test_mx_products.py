@@ -94,7 +94,7 @@ class TestProducts(LibraryTests):
             "groups of 32": at_950({"groupSize": 32 << 16}, "1, 1 and 32"),
             "as many rows as x1": at_950({"x2": {"shape": (K + 1, N)}}, str(K)),
             "shape is the product": at_950({"yRef": {"shape": (N, M)}}, f"[{M}, {N}]"),
-            "two for two blocks in memory": at_950(
+            "shape … (two for two blocks) in memory": at_950(
                 lambda o, name: shape((2, 2, 2), name), "(two for two blocks) in memory"
             ),
         },

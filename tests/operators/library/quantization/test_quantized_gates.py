@@ -167,7 +167,7 @@ class TestQuantizedGates(LibraryTests):
             "whole bytes": lambda o, name: Break({name: T(D.INT4, (ROWS, 31)), "dstType": 29}, "even last"),
             "the last dimension": lambda o, name: Break({name: 0}, "-1 or 1"),
             "left in mode 1": lambda o, name: Break({name: False}, "true"),
-            "a limit": lambda o, name: Break({name: 0.0}, "positive"),
+            "a finite positive number": lambda o, name: Break({name: 0.0}, "positive"),
         },
         codes=dict.fromkeys(("with INT32", "in static"), NULL),
     )

@@ -18,9 +18,9 @@ from aclnn.core.checks import (
     no_zero_dims,
     nothing_to_write,
     one_of,
-    rule,
     same_shape,
     shape_is,
+    value_is,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import float32
@@ -43,16 +43,6 @@ _LARGEST = {D.INT8: MOST[D.INT8], **{dtype: ELEMENTS[dtype].most for dtype in EI
 _SIZES = {_ROWS: (1,), _COLUMNS: (128,)}
 _SIZES_GROUPED = {_ROWS: (1, 128, 256, 512), _COLUMNS: (64, 128, 192, 256)}
 _SIZES_950 = {_ROWS: (1, 64, 128, 256, 512), _COLUMNS: (64, 128, 192, 256)}
-
-
-def _least(call: Call) -> str | None:
-    got = call["minScale"]
-    return None if math.isfinite(got) and got >= 0 else f"minScale: expected a finite number, 0 or more, got {got}"
-
-
-def _most(call: Call) -> str | None:
-    got = float32(call["dstTypeMax"])
-    return None if got == 0 else f"dstTypeMax: expected 0 (others are of HIFLOAT8), got {got}"
 
 
 def _counts(call: Call) -> Shape:
@@ -166,12 +156,19 @@ def _block(version: int, grouped: bool) -> Operator:
             inputs,
             ("yOut", "scaleOut"),
             columns,
-            rule("0 or more: minScale", _least),
+            value_is("a finite number, 0 or more", lambda got: math.isfinite(got) and got >= 0, "minScale"),
             one_of(_ROUNDING, None, "rint"),
             is_dtype("dstType", "yOut"),
             each("size of a block", (_ROWS, _COLUMNS), size),
             *((one_of("groupListType", 0),) * grouped),
-            *((rule("the format's own: dstTypeMax", _most),) * (version > 1)),
+            *(
+                (
+                    value_is(
+                        "0 (others are of HIFLOAT8)", lambda got: got == 0, "dstTypeMax", of=lambda got: float32(got)
+                    ),
+                )
+                * (version > 1)
+            ),
             dims_between(2, 3, "x"),
             *((dims_between(1, 1, _GROUPS),) * grouped),
             no_zero_dims(*inputs),

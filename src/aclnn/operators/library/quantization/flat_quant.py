@@ -17,6 +17,7 @@ from aclnn.core.checks import (
     rule,
     same_dtype,
     shape_is,
+    value_is,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -46,11 +47,6 @@ def _whole_columns(call: Call) -> str | None:
     return f"x: expected a multiple of {unit} columns with out of {call['out'].dtype.c_name}, got {got}"
 
 
-def _clip(call: Call) -> str | None:
-    got = call["clipRatio"]
-    return None if 0 < got <= 1 else f"clipRatio: expected more than 0, at most 1, got {got}"
-
-
 def _work(call: Call) -> Library:
     dtype, clip = call["out"].dtype, call["clipRatio"]
 
@@ -72,11 +68,6 @@ def _whole_rotations(call: Call) -> str | None:
         return None
     expected = f"a divisor of a multiple of {_UNIT} columns of x"
     return f"rotation: expected {expected} in the last dimension, got {got} and {columns}"
-
-
-def _to_even(call: Call) -> str | None:
-    got = call["roundMode"]
-    return None if got in ("rint", None) else f"roundMode: expected 'rint' with a kernel, got {got!r}"
 
 
 def _rotate_work(call: Call) -> Library | None:
@@ -122,7 +113,7 @@ OPERATORS = (
             shape_is("columns by columns", lambda call: (call["x"].shape[2],) * 2, "kroneckerP2"),
             shape_is("one for each matrix", lambda call: call["x"].shape[:1], "quantScale"),
             quantized_shape("x", "out"),
-            rule("a part: clipRatio", _clip),
+            value_is("more than 0, at most 1", lambda got: 0 < got <= 1, "clipRatio"),
         ),
         _work,
         dtypes=_HALVES,
@@ -162,7 +153,10 @@ OPERATORS = (
             one_of("scaleAlg", 0),
             one_of("dstTypeMax", 0.0),
             one_of("trans", False),
-            *with_code(ACLNN_ERR_INNER_NULLPTR, rule("rounding with a kernel: roundMode", _to_even)),
+            *with_code(
+                ACLNN_ERR_INNER_NULLPTR,
+                value_is("'rint' with a kernel", lambda got: got in ("rint", None), "roundMode"),
+            ),
         ),
         _rotate_work,
         dtypes=_HALVES,

@@ -20,6 +20,7 @@ from aclnn.core.checks import (
     restricted,
     rule,
     shape_is,
+    value_is,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import float32
@@ -107,16 +108,6 @@ def _way(call: Call) -> str | None:
     return None
 
 
-def _limit(call: Call) -> str | None:
-    got = call["clampLimit"]
-    return None if 0 < got < math.inf else f"clampLimit: expected a finite positive number, got {got}"
-
-
-def _few(call: Call, name: str) -> str | None:
-    got = call[name].shape[0]
-    return None if 0 < got <= _MOST_GROUPS else f"expected 1 to {_MOST_GROUPS} elements, got {got}"
-
-
 def _rows_of_groups(call: Call) -> str | None:
     rank = len(call["x"].shape)
     if not _is_last(call, "activateDim"):
@@ -174,7 +165,12 @@ def _find(call: Call, product: Any, axis: int, output: str, ends: Any) -> tuple[
 
 
 _ONE, _BOTH = ("yOut", "mxscaleOut"), ("y1Out", "mxScale1Out", "y2Out", "mxScale2Out")
-_GROUP_CHECKS = (dims_between(1, 1, _GROUPS), each(f"1 to {_MOST_GROUPS} groups", (_GROUPS,), _few))
+_GROUP_CHECKS = (
+    dims_between(1, 1, _GROUPS),
+    value_is(
+        f"1 to {_MOST_GROUPS} elements", lambda got: 0 < got <= _MOST_GROUPS, _GROUPS, of=lambda got: got.shape[0]
+    ),
+)
 
 
 def _work(call: Call) -> Library | None:
@@ -236,7 +232,11 @@ _SINGLE = declared(
         no_zero_dims("x"),
         *_GROUP_CHECKS,
         one_of("swigluMode", 0, _EVEN_AND_ODD, _HALVES_TWO, _HALVES_THREE),
-        *restricted("with swigluMode", lambda call: call["swigluMode"] > 0, rule("a limit: clampLimit", _limit)),
+        *restricted(
+            "with swigluMode",
+            lambda call: call["swigluMode"] > 0,
+            value_is("a finite positive number", lambda got: 0 < got < math.inf, "clampLimit"),
+        ),
         one_of("groupMode", 0, 1),
         is_dtype("dstType", "yOut"),
         *rounding("yOut", ROUNDING, None),

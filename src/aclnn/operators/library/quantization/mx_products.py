@@ -11,6 +11,7 @@ from aclnn.core.checks import (
     dtype_in,
     each,
     extents,
+    fits,
     format_is,
     no_zero_dims,
     one_of,
@@ -19,6 +20,7 @@ from aclnn.core.checks import (
     restricted,
     rule,
     shape_is,
+    value_is,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
@@ -69,13 +71,11 @@ def _product_shape(call: Call) -> Shape:
 def _pairs(name: str, x: str) -> Check:
     """Require scales of the columns of a matrix in storage order."""
 
-    def violation(call: Call) -> str | None:
-        expected, got = pairs_shape(_stored(call, x), 0), _stored(call, name)
-        if got == expected:
-            return None
-        return f"{name}: expected shape {extents(expected)} (two for two blocks) in memory, got {extents(got)}"
-
-    return rule(f"two for two blocks in memory: {name}", violation)
+    return fits(
+        "shape {} (two for two blocks) in memory",
+        lambda call, got: (pairs_shape(_stored(call, x), 0), _stored(call, name)),
+        name,
+    )
 
 
 def _transposition(x: str, expected: bool) -> Check:
@@ -170,11 +170,6 @@ def _plain_format(call: Call, name: str) -> str | None:
     return None if got in allowed else f"expected format ACL_FORMAT_ND or ACL_FORMAT_NCL, got {got.c_name}"
 
 
-def _as_many_columns(call: Call) -> str | None:
-    expected, got = call["x1"].shape[1], call["x2"].shape[0]
-    return None if got == expected else f"x2: expected {expected} rows (as many as x1 has columns), got {got}"
-
-
 def _pairs_of_groups(call: Call, extent: int) -> Shape:
     return (call["x2"].shape[0] // (BLOCK * PAIR) + call["groupList"].shape[0], extent, PAIR)
 
@@ -202,11 +197,6 @@ def _grouped_work(call: Call) -> Library | None:
     return Library(add, ("yRef", "x1", "x2", "scale1Optional", "scale2", "groupList"), ("yRef",))
 
 
-def _few(call: Call, name: str) -> str | None:
-    got = call[name].shape[0]
-    return None if 0 < got <= _MOST_GROUPS else f"expected 1 to {_MOST_GROUPS} elements, got {got}"
-
-
 def _upright(call: Call) -> str | None:
     x2 = call["x2"]
     return f"x2: expected no strides of a transposed matrix, got {extents(x2.strides)}" if x2.is_transposed else None
@@ -231,13 +221,15 @@ _GROUPED_CHECKS = (
     each("format of rows", ("scale1Optional", "scale2", "yRef"), _plain_format),
     dims_between(2, 2, "x1", "x2"),
     dims_between(1, 1, "groupList"),
-    rule("as many rows as x1 has columns: x2", _as_many_columns),
+    fits("{} rows (as many as x1 has columns)", lambda call, got: (call["x1"].shape[1], got.shape[0]), "x2"),
     shape_is("products of groups", _sums, "yRef"),
     dtype_in(EIGHT_BITS_OF_NUMPY, "x1", "x2"),
     dtype_in((D.FLOAT8_E8M0,), "scale1Optional", "scale2"),
     dtype_in((D.INT64,), "groupList"),
     dtype_in((D.FLOAT,), "yRef"),
-    each(f"1 to {_MOST_GROUPS} groups", ("groupList",), _few),
+    value_is(
+        f"1 to {_MOST_GROUPS} elements", lambda got: 0 < got <= _MOST_GROUPS, "groupList", of=lambda got: got.shape[0]
+    ),
     shape_is("two for two blocks", lambda call: _pairs_of_groups(call, call["x1"].shape[0]), "scale1Optional"),
     shape_is("two for two blocks", lambda call: _pairs_of_groups(call, call["x2"].shape[1]), "scale2"),
     rule("rows as rows: x2", _upright),

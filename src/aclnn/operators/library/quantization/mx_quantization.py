@@ -25,6 +25,7 @@ from aclnn.core.checks import (
     same_shape,
     shape_is,
     unless_empty,
+    value_is,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -168,13 +169,6 @@ def _axis(call: Call) -> str | None:
     return None if -rank <= got < rank else f"axis: expected from {-rank} to {rank - 1}, got {got}"
 
 
-def _block(call: Call) -> str | None:
-    got = call["blocksize"]
-    if 0 < got <= _MOST_BLOCK and got % BLOCK == 0:
-        return None
-    return f"blocksize: expected a multiple of {BLOCK} from {BLOCK} to {_MOST_BLOCK}, got {got}"
-
-
 def _plain_block(call: Call) -> str | None:
     got, wide = call["blocksize"], call["x"].dtype == D.FLOAT
     if got == BLOCK or not (wide or call["scaleAlg"] == RANGED):
@@ -240,7 +234,11 @@ def _along_axis(version: int) -> Operator:
             columns(FLOATING, 1),
             *rounding("yOut", ROUNDING, None),
             is_dtype("dstType", "yOut"),
-            rule("a whole number of 32: blocksize", _block),
+            value_is(
+                f"a multiple of {BLOCK} from {BLOCK} to {_MOST_BLOCK}",
+                lambda got: 0 < got <= _MOST_BLOCK and got % BLOCK == 0,
+                "blocksize",
+            ),
             algorithm("yOut", _OF_AXES),
             rule("32: blocksize", _plain_block),
             *((RANGE,) * (version > 1)),
@@ -320,11 +318,6 @@ def _both(version: int) -> Operator:
 _SQUARES = ("yOut", "scale1Out", "scale2Out")
 
 
-def _square_range(call: Call) -> str | None:
-    got = float32(call["dstTypeMax"])
-    return None if got in (0.0, *_CARRIED) else f"dstTypeMax: expected 0, 6 or 7, got {got}"
-
-
 def _squares_work(call: Call) -> Library | None:
     if nothing_to_write(call, _SQUARES):
         return None
@@ -365,7 +358,7 @@ _SQUARE = declared(
         *rounding("yOut", ROUNDING, None),
         is_dtype("dstType", "yOut"),
         algorithm("yOut", _OF_SQUARES),
-        rule("a range: dstTypeMax", _square_range),
+        value_is("0, 6 or 7", lambda got: got in (0.0, *_CARRIED), "dstTypeMax", of=lambda got: float32(got)),
         dims_between(2, 3, "x"),
         no_zero_dims("x"),
         each("even", ("x",), even),

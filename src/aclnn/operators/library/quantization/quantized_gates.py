@@ -26,6 +26,7 @@ from aclnn.core.checks import (
     same_shape,
     shape_is,
     size_is,
+    value_is,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -206,11 +207,6 @@ def _stored_half(call: Call) -> Shape:
     return (*shape[:-1], shape[-1] // 2) if _in_bytes(call) else shape
 
 
-def _few_columns(call: Call) -> str | None:
-    got = call["x"].shape[-1]
-    return None if got <= _MOST_COLUMNS else f"x: expected at most {_MOST_COLUMNS} columns, got {got}"
-
-
 def _smooth(name: str, more: bool) -> Operator:
     further = (
         attribute("groupListType", Kind.INT64, "the contents of the group list, 0: ends; 1: sizes"),
@@ -244,7 +240,9 @@ def _smooth(name: str, more: bool) -> Operator:
             dims_between(1, 1, _GROUPS),
             no_zero_dims(*_SMOOTH, _GROUPS),
             _multiple("halves", lambda call: 4 if _integers(call) == D.INT4 else 2),
-            rule(f"at most {_MOST_COLUMNS} columns: x", _few_columns),
+            value_is(
+                f"at most {_MOST_COLUMNS} columns", lambda got: got <= _MOST_COLUMNS, "x", of=lambda got: got.shape[-1]
+            ),
             rule(f"together: {', '.join(_SMOOTH)}", _smooth_needs),
             _one_or_columns(*_SMOOTH),
             *((whole_bytes("yOut"),) * more),
@@ -285,11 +283,6 @@ def _last(call: Call) -> str | None:
 def _even_columns(call: Call) -> str | None:
     wrong = call["swigluMode"] == 1 and not call["activateLeft"]
     return "activateLeft: expected true (swigluMode 1), got false" if wrong else None
-
-
-def _limit(call: Call) -> str | None:
-    got = call["clampLimit"]
-    return None if 0 < got < math.inf else f"clampLimit: expected a finite positive number, got {got}"
 
 
 def _variant(call: Call) -> tuple[Any, ...]:
@@ -399,7 +392,11 @@ def _dequantized(name: str, more: bool) -> Operator:
                 (
                     rule("the last dimension: activateDim", _last),
                     rule("left in mode 1: activateLeft", _even_columns),
-                    only_if(rule("a limit: clampLimit", _limit), "used", lambda call: call["swigluMode"] > 0),
+                    only_if(
+                        value_is("a finite positive number", lambda got: 0 < got < math.inf, "clampLimit"),
+                        "used",
+                        lambda call: call["swigluMode"] > 0,
+                    ),
                     *elsewhere(
                         CLASS_950,
                         only_if(_multiple("groups", lambda call: _GROUPED_COLUMNS), "with groups", _is_grouped),

@@ -11,17 +11,18 @@ from aclnn.core.checks import (
     FLOATING,
     dims_between,
     dtype_in,
+    fits,
     floating,
     generated,
     not_empty,
     one_of,
     present,
     restricted,
-    rule,
     same_dtype,
     same_shape,
     shape_is,
     single,
+    value_is,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
@@ -67,19 +68,6 @@ def _group_work(call: Call) -> Library | None:
         return quantized(np.rint(scaled + offset[0].reshape(-1) if offset else scaled), dtype)
 
     return Library(quantize, ("x", "scale", "groupIndex", *optional), ("y",))
-
-
-def _restored_type(call: Call) -> str | None:
-    scale, got = call["weightScale"].dtype, call["out"].dtype
-    expected = _RESTORED[scale]
-    if got == expected:
-        return None
-    return f"out: expected data type {expected.c_name} (with {scale.c_name} scales), got {got.c_name}"
-
-
-def _few_rows(call: Call) -> str | None:
-    got = call["x"].shape[0]
-    return None if got <= _MOST_ROWS else f"x: expected at most {_MOST_ROWS} rows, got {got}"
 
 
 def _columns(call: Call) -> Sequence[int]:
@@ -157,7 +145,12 @@ OPERATORS = (
             ("x", "weightScale"),
             ("out",),
             lambda product: [(D.INT32, scale, out) for scale in _RESTORED for out in _RESTORED.values()],
-            rule("data type with weightScale: out", _restored_type),
+            fits(
+                "data type {} (beside {} scales)",
+                lambda call, got: (_RESTORED[call["weightScale"].dtype], call["weightScale"].dtype, got.dtype),
+                "out",
+                holds=lambda expected, scale, got: got == expected,
+            ),
             one_of("outputDtype", 1, 27),
             is_dtype("outputDtype", "out"),
             dims_between(2, 2, "x"),
@@ -168,7 +161,7 @@ OPERATORS = (
             same_shape("out", "x"),
             *_with(_SCALE, dtype_in((D.FLOAT,), _SCALE)),
             *_with(_BIAS, dtype_in(_BIASES, _BIAS)),
-            rule("few rows: x", _few_rows),
+            value_is(f"at most {_MOST_ROWS} rows", lambda got: got <= _MOST_ROWS, "x", of=lambda got: got.shape[0]),
         ),
         work=_restored_work,
     ),
