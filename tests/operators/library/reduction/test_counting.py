@@ -48,8 +48,8 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
 BREAKS: Mapping[str, Breaking] = {
     "1 dimension": lambda o, name: Break(shape((2, 3), name), "1 dimension"),
     "2 dimensions": lambda o, name: Break(shape((3,), name), "2 dimensions"),
-    "format of self": lambda o, name: Break({name: {"format": Format.FORMAT_NCL}}, "ACL_FORMAT_ND (that of self)"),
-    "as self": lambda o, name: Break(shape((8,), name), "[9]"),
+    "same format as self": lambda o, name: Break({name: {"format": Format.FORMAT_NCL}}, "ACL_FORMAT_ND (that of self)"),
+    "same shape as self": lambda o, name: Break(shape((8,), name), "[9]"),
     "at least minlength": lambda o, name: Break(shape((3,), name), "minlength"),
     "at least 1": lambda o, name: Break({name: 0}, "at least 1"),
     "finite or equal": lambda o, name: Break({name: scalar(D.FLOAT, np.inf)}, "finite numbers"),

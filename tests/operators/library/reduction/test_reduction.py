@@ -144,7 +144,9 @@ BREAKS: Mapping[str, Breaking] = {
     ),
     "4 to 8 dimensions": lambda o, name: Break(shape((2, 3, 2), name), "4 to 8 dimensions"),
     "shape is a number for each channel": lambda o, name: Break(shape((2, 3), name), "[2, 3, 1, 1]"),
-    "converts to dtype": lambda o, name: Break({"dtype": D.INT32}, "converts to ACL_INT32"),
+    "a data type that converts to … (the argument dtype)": lambda o, name: Break(
+        {"dtype": D.INT32}, "converts to ACL_INT32"
+    ),
     "FLOAT or that of self": lambda o, name: Break({name: D.BF16} | dtype(D.BF16, "out"), "ACL_FLOAT"),
 }
 

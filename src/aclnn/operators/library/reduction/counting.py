@@ -17,6 +17,9 @@ from aclnn.core.checks import (
     public_format,
     real,
     rule,
+    same_format,
+    same_shape,
+    value_is,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
@@ -35,20 +38,6 @@ from aclnn.operators.library.common import (
 )
 
 _COUNTED = (D.FLOAT, D.FLOAT16, *INTEGERS)
-
-
-def _weights(call: Call) -> str | None:
-    given, shape = call["weights"], call["self"].shape
-    if given is None or given.shape == shape:
-        return None
-    return f"weights: expected shape {extents(shape)} (that of self), got {extents(given.shape)}"
-
-
-def _format(call: Call) -> str | None:
-    given, expected = call["weights"], call["self"].format
-    if given is None or given.format == expected:
-        return None
-    return f"weights: expected format {expected.c_name} (that of self), got {given.format.c_name}"
 
 
 def _length(call: Call) -> str | None:
@@ -70,11 +59,6 @@ def _bincount_work(call: Call) -> Library | None:
         return np.bincount(self[known].astype(np.int64), None if weights is None else weights[known], size)
 
     return Library(count, ("self", *given), ("out",))
-
-
-def _bins(call: Call) -> str | None:
-    got = call["bins"]
-    return None if got >= 1 else f"bins: expected at least 1, got {got}"
 
 
 def _limits(call: Call) -> tuple[float, float]:
@@ -131,8 +115,8 @@ OPERATORS = (
             dtype_in({D.FLOAT, D.FLOAT16, D.DOUBLE, D.BOOL, *INTEGERS}, "weights"),
             dims_between(1, 1, "self"),
             public_format("self", "out"),
-            rule("format of self: weights", _format),
-            rule("as self: weights", _weights),
+            same_format("weights", "self"),
+            same_shape("weights", "self"),
             rule("at least minlength: out", _length),
         ),
         work=_bincount_work,
@@ -153,7 +137,7 @@ OPERATORS = (
             dtype_in(where_supported(_COUNTED), "self", "out"),
             real("min", "max"),
             rule("finite or equal: max", _finite),
-            rule("at least 1: bins", _bins),
+            value_is("at least 1", lambda got: got >= 1, "bins"),
             rule("at most max: min", _order),
             castable_from(lambda call: call["out"].dtype, "self"),
             limited_dims("self"),

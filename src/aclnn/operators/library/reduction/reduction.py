@@ -15,6 +15,7 @@ from aclnn.core.checks import (
     dims_between,
     dtype_in,
     elsewhere,
+    fits,
     has_zero,
     limited_dims,
     listing,
@@ -65,16 +66,7 @@ from aclnn.operators.library.reduction.dimensions import (
 )
 
 
-def _converts(call: Call) -> str | None:
-    mine, dtype = call["self"].dtype, call["dtype"]
-    return (
-        None
-        if castable(mine, dtype)
-        else (f"self: expected a data type that converts to {dtype.c_name} (the argument dtype), got {mine.c_name}")
-    )
-
-
-def _complex_result_of_empty(call: Call) -> str | None:
+def _made_of_nothing(call: Call) -> str | None:
     got = call["out"].dtype
     if got not in COMPLEX or not has_zero(call["self"].shape):
         return None
@@ -371,7 +363,12 @@ OPERATORS = (
             dtype_in(where_supported(_MEANT), "self"),
             listed_dtype(_MEANT),
             dtype_in(where_supported(_MEANT), "out"),
-            rule("converts to dtype: self", _converts),
+            fits(
+                "a data type that converts to {} (the argument dtype)",
+                lambda call, got: (call["dtype"], got.dtype),
+                "self",
+                holds=lambda dtype, got: castable(got, dtype),
+            ),
             castable_from(lambda call: call["dtype"], "out"),
             valid_dims("dim"),
             limited_dims("self", "out"),
