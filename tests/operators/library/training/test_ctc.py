@@ -72,7 +72,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 BREAKS: Mapping[str, Breaking] = {
     "2 to 3 dimensions": lambda o, name: Break(shape((TIME,), name), "2 to 3"),
     "3 dimensions": lambda o, name: Break(shape((TIME, CLASSES), name), "3 dimensions"),
-    "time steps": lambda o, name: Break(shape((0, SAMPLES, CLASSES), name), "time step"),
+    "at least one time step": lambda o, name: Break(shape((0, SAMPLES, CLASSES), name), "time step"),
     "1 to 2 dimensions": lambda o, name: Break(shape((), name), "1 to 2"),
     "a class": lambda o, name: Break({name: CLASSES}, "from 0 to 4"),
     "one for each sample": lambda o, name: Break(

@@ -183,7 +183,7 @@ BREAKS: Mapping[str, Breaking] = {
     "shape is that with x": lambda o, name: Break(
         shape((2, 3), name), "[2, 4" if name not in ("hOut", "gradHOut") else "[2, 128]"
     ),
-    "square matrices": lambda o, name: Break(
+    "matrices of 4, 6 or 8 rows and columns": lambda o, name: Break(
         shape((5, 4, 6), *("x", "output") if name == "x" else (name, "out")), "4, 6 or 8"
     ),
     "from 1 to 100": lambda o, name: Break({name: 101}, "from 1 to 100"),
@@ -200,7 +200,7 @@ BREAKS: Mapping[str, Breaking] = {
     "of whole steps": lambda o, name: Break(shape((7,), name), "from 1 to 100 times 320"),
     "of as many steps": lambda o, name: Break(shape((7,), name), "240 elements"),
     "matrices of three kinds": lambda o, name: Break({name: None}, "an object with alpha of 3"),
-    "two or three": lambda o, name: Break(shape((4,), name), "[2] or [3]"),
+    "shape [2] or [3]": lambda o, name: Break(shape((4,), name), "[2] or [3]"),
     "streams that the product takes": lambda o, name: Break(
         shape((2, 4, 120), name), "a multiple of 16", product=Product.ASCEND_950
     ),
@@ -226,7 +226,7 @@ BREAKS: Mapping[str, Breaking] = {
     "four streams": lambda o, name: Break(
         shape((2, 4, 64), name) if o.name in (PRE, PRE_V2) else _narrow(o.name), "4 streams of a multiple of 128"
     ),
-    "as many streams as there may be": lambda o, name: Break(_three(o.name), "4, 6 or 8", product=Product.ASCEND_950),
+    "4, 6 or 8 streams": lambda o, name: Break(_three(o.name), "4, 6 or 8", product=Product.ASCEND_950),
 }
 
 

@@ -189,7 +189,7 @@ BREAKS: Mapping[str, Breaking] = {
     "0, 1 or 2": lambda o, name: Break({name: 3}, "0, 1 or 2"),
     "0, 1, 2 or 3": lambda o, name: Break({name: 4}, "0, 1, 2 or 3"),
     "pixels and classes": lambda o, name: Break(shape((2, 1, 3), name), "expected"),
-    "one element, or one a pixel": lambda o, name: Break(shape((2,), name), "shape []"),
+    "shape …": lambda o, name: Break(shape((2,), name), "shape []"),
     "samples and classes": lambda o, name: Break(shape((2, 1, 3), name), "expected"),
     "one element, or one a sample": lambda o, name: Break(shape((2,), name), "one element"),
     "classes": lambda o, name: Break(shape((2, 0), name) | shape((0,), "weight"), "classes"),
@@ -204,7 +204,7 @@ BREAKS: Mapping[str, Breaking] = {
     "broadcasts to the others": lambda o, name: Break(shape((4, 1, 3), name), "broadcasts to"),
     "same data type as target": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "same shape as target": lambda o, name: Break(shape((4,), name), "that of target"),
-    "samples of classes": lambda o, name: Break(shape((3, 0), name), "C not 0"),
+    "(N, C), (C) or (), C not 0": lambda o, name: Break(shape((3, 0), name), "C not 0"),
     "as many labels as classes": lambda o, name: Break(shape((4, 3), name), "[3, 4]"),
     "broadcast shape of all": lambda o, name: Break(shape((1, 2, 3), name), "shape [2, 3]"),
 }

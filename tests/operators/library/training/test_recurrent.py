@@ -62,7 +62,7 @@ BREAKS: Mapping[str, Breaking] = {
     "data type": lambda o, name: (
         Break({name: T(D.INT32, (3,))}, "ACL_INT64") if name.startswith("batch") else ANY_BREAKS["data type"](o, name)
     ),
-    "steps": lambda o, name: Break({name: T(D.INT64, (0,))}, "1 dimension that is not empty"),
+    "1 dimension that is not empty": lambda o, name: Break({name: T(D.INT64, (0,))}, "1 dimension that is not empty"),
     "lists of the layers": lambda o, name: Break(
         shape((3, 5), name) if name == "input" else {name: (T(D.FLOAT, (4,)),)},
         "3 dimensions" if name == "input" else "16 tensors",

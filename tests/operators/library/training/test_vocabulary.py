@@ -101,7 +101,7 @@ BREAKS: Mapping[str, Breaking] = {
     "shape is a number for each row": lambda o, name: Break(_shaped((3,), name) | _without(name), "[11]"),
     "shape is a bit for each row": lambda o, name: Break(shape((11,), name), "[2]"),
     "shape is a score for each word": lambda o, name: Break(shape((ROWS, 2), name), "[11, "),
-    "not negative": lambda o, name: Break({name: -1}, "0 or more"),
+    "0 or more": lambda o, name: Break({name: -1}, "0 or more"),
     "not before the first": lambda o, name: Break({name: 2}, "at least 3"),
     "same shape as logitsMax": lambda o, name: Break(shape((3,), name), "[11]"),
     "same shape as vocabParallelLogitsOptional": lambda o, name: Break(shape((ROWS, 2), name), "[11, 5]"),

@@ -19,6 +19,7 @@ from aclnn.core.checks import (
     same_dtype,
     same_shape,
     shape_is,
+    value_is,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator
@@ -50,17 +51,13 @@ def _checks(scores: str, loss: str) -> tuple[Check, ...]:
             return None if got == samples else f"expected shape {extents(samples)}, got {extents(got)}"
         return None if call[name].size == 1 else f"expected one element, got shape {extents(got)}"
 
-    def smoothing(call: Call) -> str | None:
-        got = call["labelSmoothing"]
-        return None if 0 <= got <= 1 else f"labelSmoothing: expected from 0 to 1, got {got}"
-
     return (
         dims_between(2, 2, scores),
         rule(f"classes: {scores}", classes),
         shape_is("one for each sample", lambda call: call[scores].shape[:1], "target"),
         shape_is("one for each class", lambda call: call[scores].shape[1:], _WEIGHT),
         one_of(_REDUCTION, "none", "mean", "sum"),
-        rule("from 0 to 1: labelSmoothing", smoothing),
+        value_is("from 0 to 1", lambda got: 0 <= got <= 1, "labelSmoothing"),
         each("one element, or one a sample", (loss,), one_or_each),
     )
 

@@ -20,6 +20,7 @@ from aclnn.core.checks import (
     same_dtype,
     same_shape,
     shape_is,
+    value_is,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
@@ -173,11 +174,6 @@ def _gradient_work(call: Call) -> Library | None:
     return Library(_over_samples(call, _gradient), ("logProbs", "targets", "gradOut"), ("out",))
 
 
-def _steps(call: Call) -> str | None:
-    got = call["logProbs"].shape
-    return None if got[0] > 0 else f"logProbs: expected at least one time step, got {extents(got)}"
-
-
 def _class(call: Call) -> str | None:
     classes, got = call["logProbs"].shape[-1], call["blank"]
     return None if 0 <= got < classes else f"blank: expected from 0 to {classes - 1}, got {got}"
@@ -234,7 +230,7 @@ _CHOICES = (
     Parameter("zeroInfinity", "zero_infinity", Kind.BOOL, "whether to set infinite losses and their gradients to 0"),
 )
 _FITTING = (
-    rule("time steps: logProbs", _steps),
+    value_is("at least one time step", lambda got: got[0] > 0, "logProbs"),
     dims_between(1, 2, "targets"),
     rule("a class: blank", _class),
     _lengths("inputLengths", lambda call: int(call["logProbs"].shape[0])),

@@ -27,6 +27,7 @@ from aclnn.core.checks import (
     same_shape,
     shape_is,
     unless_empty,
+    value_is,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -47,18 +48,11 @@ _GRADIENTS = ("gradX", "gradHRes", "gradHOut", "gradHPost")
 
 
 def _square(name: str) -> Check:
-    def violation(call: Call) -> str | None:
-        got = call[name].shape[-2:]
-        if got[0] == got[1] and got[0] in _STREAMS:
-            return None
-        return f"{name}: expected matrices of 4, 6 or 8 rows and columns, got {extents(call[name].shape)}"
-
-    return rule(f"square matrices: {name}", violation)
-
-
-def _iterations(call: Call) -> str | None:
-    got = call["numIters"]
-    return None if 1 <= got <= _MOST_ITERATIONS else f"numIters: expected from 1 to {_MOST_ITERATIONS}, got {got}"
+    return value_is(
+        "matrices of 4, 6 or 8 rows and columns",
+        lambda got: got[-2:][0] == got[-2:][1] and got[-2:][0] in _STREAMS,
+        name,
+    )
 
 
 def _is_kept(call: Call, name: str) -> bool:
@@ -175,11 +169,6 @@ def _four_streams(call: Call) -> str | None:
     return f"x: expected {limits} on {call.product.title}, got {extents(call['x'].shape)}"
 
 
-def _few_streams(call: Call) -> str | None:
-    streams = call["x"].shape[-2]
-    return None if streams in _STREAMS else f"x: expected 4, 6 or 8 streams, got {extents(call['x'].shape)}"
-
-
 def _inputs(call: Call) -> tuple[str, ...]:
     return tuple(name for name in ("gradOutput", *_GIVEN) if call.arguments.get(name) is not None)
 
@@ -225,11 +214,6 @@ def _keeps_all(call: Call) -> bool:
 
 def _has_matrices(call: Call) -> bool:
     return bool(call["alpha"].shape == _PARTS[1:])
-
-
-def _factors(call: Call) -> str | None:
-    got = call["alpha"].shape
-    return None if got in ((_PARTS[0],), (_PARTS[1],)) else f"alpha: expected shape [2] or [3], got {extents(got)}"
 
 
 def _wanted_matrices(call: Call) -> str | None:
@@ -396,7 +380,7 @@ def _pre(version: int) -> Operator:
             same_dtype("hIn", "x"),
             dims_between(3, 4, "x"),
             not_empty("x"),
-            rule("two or three: alpha", _factors),
+            value_is("shape [2] or [3]", lambda got: got in ((_PARTS[0],), (_PARTS[1],)), "alpha"),
             *on(CLASS_950, rule("streams that the product takes: x", _wide_streams)),
             *elsewhere(CLASS_950, rule("four streams: x", _four_streams)),
             rule("a row for each number: phi", _projections),
@@ -437,7 +421,7 @@ OPERATORS = (
             dtype_in({D.FLOAT}, "x", "output"),
             *restricted("with both", _keeps, dtype_in({D.FLOAT}, *_KEPT)),
             same_shape("output", "x"),
-            rule("from 1 to 100: numIters", _iterations),
+            value_is(f"from 1 to {_MOST_ITERATIONS}", lambda got: 1 <= got <= _MOST_ITERATIONS, "numIters"),
             dims_between(3, 4, "x"),
             _square("x"),
             same_format("output", "x"),
@@ -578,7 +562,7 @@ OPERATORS = (
             same_shape("gradOutput", "x"),
             *_shapes("hRes", "hOut", "hPost", *_GRADIENTS),
             not_empty("x"),
-            *on(CLASS_950, rule("as many streams as there may be: x", _few_streams)),
+            *on(CLASS_950, value_is("4, 6 or 8 streams", lambda got: got[-2] in _STREAMS, "x")),
             *elsewhere(CLASS_950, rule("four streams: x", _four_streams)),
         ),
         _post_gradient_work,

@@ -17,6 +17,7 @@ from aclnn.core.checks import (
     dtype_in,
     each,
     extents,
+    fits,
     floating,
     limited_dims,
     listing,
@@ -30,6 +31,7 @@ from aclnn.core.checks import (
     shape_is,
     single,
     unless_empty,
+    value_is,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
@@ -180,11 +182,9 @@ def _planes(call: Call) -> str | None:
 
 
 def _one_or_pixels(name: str) -> Check:
-    def violation(call: Call) -> str | None:
-        expected, got = call["target"].shape if call["reduction"] == _NONE else (), call[name].shape
-        return None if got == expected else f"{name}: expected shape {extents(expected)}, got {extents(got)}"
-
-    return rule(f"one element, or one a pixel: {name}", violation)
+    return fits(
+        "shape {}", lambda call, got: (call["target"].shape if call["reduction"] == _NONE else (), got.shape), name
+    )
 
 
 def _nll2d(self: Any, target: Any, weight: Any, reduction: int, ignored: int) -> tuple[Any, Any]:
@@ -477,13 +477,6 @@ def _multilabel(self: Any, target: Any, reduction: int) -> tuple[Any, Any]:
     return losses if reduction == _NONE and self.ndim == 2 else total, chosen.reshape(self.shape)
 
 
-def _labelled(call: Call) -> str | None:
-    got = call["self"].shape
-    if len(got) <= 2 and 0 not in got[-1:]:
-        return None
-    return f"self: expected (N, C), (C) or (), C not 0, got {extents(got)}"
-
-
 def _labels(call: Call) -> str | None:
     expected, got = call["self"].shape, call["target"].shape
     # A single sample's classes may be 0-dim or 1-dim.
@@ -767,7 +760,7 @@ OPERATORS = (
             dtype_in({D.INT64, D.INT32}, "target"),
             same_dtype("out", "self"),
             same_dtype("isTarget", "self"),
-            rule("samples of classes: self", _labelled),
+            value_is("(N, C), (C) or (), C not 0", lambda got: len(got) <= 2 and 0 not in got[-1:], "self"),
             rule("as many labels as classes: target", _labels),
             _one_or_samples("out"),
             same_shape("isTarget", "target"),

@@ -13,7 +13,6 @@ import numpy as np
 from aclnn.core.checks import (
     FLOATING,
     dtype_in,
-    each,
     extents,
     floating,
     generated,
@@ -23,6 +22,7 @@ from aclnn.core.checks import (
     same_dtype,
     same_shape,
     single,
+    value_is,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
@@ -176,10 +176,6 @@ def _has_buffers(call: Call) -> bool:
     return bool(call[_BUFFERS])
 
 
-def _not_negative(call: Call, name: str) -> str | None:
-    return None if call[name] >= 0 else f"expected 0 or more, got {call[name]}"
-
-
 def _nesterov(call: Call) -> str | None:
     if not call["nesterov"] or (call["momentum"] > 0 and abs(call["dampening"]) < _LEAST):
         return None
@@ -235,11 +231,6 @@ def _number(name: str, meaning: str) -> Parameter:
 
 
 _SINGLE = ("currentScale", "growthTracker", "foundInf", "updatedScale", "updatedGrowthTracker")
-
-
-def _interval(call: Call) -> str | None:
-    got = call["growthInterval"]
-    return None if got >= 1 else f"growthInterval: expected at least 1, got {got}"
 
 
 def _scale_work(call: Call) -> Library:
@@ -446,7 +437,7 @@ OPERATORS = (
         checks=(
             present("paramsRef"),
             *_with_tensors(
-                each("0 or more", ("weightDecay", "momentum", "lr"), _not_negative),
+                value_is("0 or more", lambda got: got >= 0, "weightDecay", "momentum", "lr"),
                 rule("a momentum and no dampening: nesterov", _nesterov),
                 rule(f"by {_BUFFERS}: momentum", _momentum),
                 each_of("no null among them", ("paramsRef",), not_null, ACLNN_ERR_PARAM_NULLPTR),
@@ -493,7 +484,7 @@ OPERATORS = (
             same_dtype("updatedScale", "currentScale"),
             dtype_in({D.INT32}, "growthTracker", "updatedGrowthTracker"),
             single(*_SINGLE),
-            rule("at least 1: growthInterval", _interval),
+            value_is("at least 1", lambda got: got >= 1, "growthInterval"),
         ),
         work=_scale_work,
     ),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aclnn.core.checks import dtype_in, each, extents, on, one_of, present, rule, where_supported
+from aclnn.core.checks import dtype_in, extents, on, one_of, present, rule, value_is, where_supported
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import LISTS, Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
@@ -356,11 +356,6 @@ def _counts(cell: Cell, names: Sequence[str]) -> Callable[[Call], str | None]:
     return violation
 
 
-def _steps(call: Call, name: str) -> str | None:
-    got = call[name].shape
-    return None if len(got) == 1 and got[0] else f"expected 1 dimension that is not empty, got {extents(got)}"
-
-
 def _unpacked(name: str) -> Callable[[Call], str | None]:
     def violation(call: Call) -> str | None:
         given = call[name]
@@ -431,7 +426,10 @@ def _of_sizes(cell: Cell, name: str, backward: bool) -> tuple[Check, ...]:
     unpacked = rule(f"null: {name}", _unpacked(name))
     if cell is GRU:
         return (unpacked,)
-    steps = (dtype_in((D.INT64,), name), each("steps", (name,), _steps))
+    steps = (
+        dtype_in((D.INT64,), name),
+        value_is("1 dimension that is not empty", lambda got: len(got) == 1 and got[0], name),
+    )
     return (*steps, *on(CLASS_950, unpacked)) if backward else steps
 
 

@@ -26,6 +26,7 @@ from aclnn.core.checks import (
     same_shape,
     shape_is,
     unless_empty,
+    value_is,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -64,18 +65,9 @@ def _words(call: Call) -> str | None:
     return None if got[0] else f"weight: expected rows, got shape {extents(got)}"
 
 
-def _narrow(call: Call) -> str | None:
-    got = call["input"].shape[1]
-    return None if got <= _WIDEST else f"input: expected at most {_WIDEST} columns, got {got}"
-
-
 def _columns(call: Call) -> str | None:
     expected, got = call["input"].shape[1], call["weight"].shape
     return None if got[1] == expected else f"weight: expected {expected} columns (as input has), got {extents(got)}"
-
-
-def _start(call: Call) -> str | None:
-    return None if call[_START] >= 0 else f"{_START}: expected 0 or more, got {call[_START]}"
 
 
 def _end(call: Call) -> str | None:
@@ -217,12 +209,12 @@ OPERATORS = (
             dims_between(2, 2, "input", "weight"),
             dims_between(1, 1, "target", *_NUMBERS, _MASK, _MASKED),
             rule("rows: weight", _words),
-            rule(f"at most {_WIDEST} columns: input", _narrow),
+            value_is(f"at most {_WIDEST} columns", lambda got: got <= _WIDEST, "input", of=lambda got: got.shape[1]),
             rule("as many columns as input: weight", _columns),
             shape_is("a number for each row", _of_each("input"), "target", *_NUMBERS, _MASKED),
             shape_is("a bit for each row", lambda call: (-(-call["input"].shape[0] // 8),), _MASK),
             *_given(_LOGITS, shape_is("a score for each word", _scores, _LOGITS)),
-            rule(f"not negative: {_START}", _start),
+            value_is("0 or more", lambda got: got >= 0, _START),
             rule(f"not before the first: {_END}", _end),
         ),
         _part_work,
