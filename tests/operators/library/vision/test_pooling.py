@@ -207,7 +207,10 @@ BREAKS: Mapping[str, Breaking] = {
         {name: (3, 3, 3)[: _rank(o)] if name == "padding" else (2, 2, 2, 2)},
         "at most half" if name == "padding" else f"1 or {_rank(o)} numbers",
     ),
-    "length": lambda o, name: Break({name: (1, 1, 1)}, "1 or 2 numbers" if name == "kernelShape" else "0, 1"),
+    **{
+        numbers: lambda o, name: Break({name: (1, 1, 1)}, "numbers")
+        for numbers in ("1 or 2 numbers", "0, 1 or 2 numbers", "0, 1, 2 or 4 numbers")
+    },
     "allowed value": lambda o, name: Break({name: 1}, "0") if name == "autoPad" else Break({name: 4}, "0, 1, 2 or 3"),
     "format of the dimensions": lambda o, name: Break({name: {"format": Format.FORMAT_ND}}, "ACL_FORMAT_NCHW"),
     "format of planes": lambda o, name: Break({name: {"format": Format.FORMAT_ND}}, "ACL_FORMAT_NC"),

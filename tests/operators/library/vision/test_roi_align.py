@@ -102,8 +102,8 @@ BREAKS: Mapping[str, Breaking] = {
     "4 extents": lambda o, name: Break({name: (2, 3, 5)}, "4 extents"),
     "text": lambda o, name: Break({name: None}, "'max'"),
     "allowed value": lambda o, name: Break({name: "mean"}, "'max'"),
-    "points": lambda o, name: Break({name: -1}, "0 or more"),
-    "a scale": lambda o, name: Break({name: 0.0}, "above 0"),
+    "0 or more": lambda o, name: Break({name: -1}, "0 or more"),
+    "a finite number above 0": lambda o, name: Break({name: 0.0}, "above 0"),
 }
 
 

@@ -93,7 +93,9 @@ BREAKS: Mapping[str, Breaking] = {
     "shape is channels of input at places of grid": lambda o, name: Break(
         shape((2, 2, *PLACES[_rank(o.name)]), name), "channels of input"
     ),
-    "planes have elements": lambda o, name: Break(shape((2, 3, *SIZES[_rank(o.name)][:-1], 0), name), "have elements"),
+    "planes that have elements": lambda o, name: Break(
+        shape((2, 3, *SIZES[_rank(o.name)][:-1], 0), name), "have elements"
+    ),
     "cubic curves are computed": lambda o, name: Break({name: 2}, "0 or 1", D.DOUBLE),
     "same shape as input": lambda o, name: Break(shape((2, 3, *SIZES[_rank(o.name)][:-1], 1), name), "that of input"),
     "same data type as theta": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),

@@ -33,6 +33,7 @@ from aclnn.core.checks import (
     same_dtype,
     same_format,
     same_shape,
+    value_is,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
@@ -350,11 +351,7 @@ def _numbers(call: Call) -> str | None:
 
 
 def _length(name: str, *lengths: int) -> Check:
-    def violation(call: Call, name: str) -> str | None:
-        got = len(call[name])
-        return None if got in lengths else f"expected {listing(map(str, lengths))} numbers, got {got}"
-
-    return each("length", (name,), violation)
+    return value_is(f"{listing(map(str, lengths))} numbers", lambda got: got in lengths, name, of=lambda got: len(got))
 
 
 def _at_least(least: int, *names: str) -> Check:
@@ -366,11 +363,7 @@ def _at_least(least: int, *names: str) -> Check:
 
 
 def _undilated(name: str) -> Check:
-    def violation(call: Call) -> str | None:
-        got = list(call[name])
-        return f"{name}: expected only 1, got {got}" if any(number != 1 for number in got) else None
-
-    return rule(f"only 1: {name}", violation)
+    return value_is("only 1", lambda got: not any(number != 1 for number in got), name, of=lambda got: list(got))
 
 
 def _within_volume(call: Call) -> str | None:
@@ -391,11 +384,6 @@ def _volume_format(call: Call, name: str) -> str | None:
     further = (Format.FORMAT_ND,) if call.product in CLASS_950 else ()
     allowed, got = (*further, Format.FORMAT_NCHW, Format.FORMAT_NCDHW), call[name].format
     return None if got in allowed else f"expected format {listing(each.c_name for each in allowed)}, got {got.c_name}"
-
-
-def _channels_are_first(call: Call, name: str) -> str | None:
-    got = call[name].format
-    return f"expected channels before the plane, got {got.c_name}" if got in _CHANNELS_LAST else None
 
 
 def _alike(*names: str) -> tuple[Check, ...]:
@@ -528,7 +516,10 @@ _AVERAGE = (
 )
 
 #: Formats accepted by such functions before Ascend 950.
-_BEFORE_950 = elsewhere(CLASS_950, each("channels before the plane", ("self",), _channels_are_first))
+_BEFORE_950 = elsewhere(
+    CLASS_950,
+    value_is("channels before the plane", lambda got: got not in _CHANNELS_LAST, "self", of=lambda got: got.format),
+)
 _UNDILATED = elsewhere(CLASS_950, _undilated("dilation"))
 _DEPRECATED = on(CLASS_950, rule("product before Ascend 950", _for_older_products))
 _WITHIN_VOLUME = rule("at most the extents of self: kernelSize", _within_volume)

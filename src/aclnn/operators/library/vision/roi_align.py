@@ -18,6 +18,7 @@ from aclnn.core.checks import (
     rule,
     same_dtype,
     shape_is,
+    value_is,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
@@ -144,16 +145,6 @@ def _row_of(rois: str, columns: int) -> Check:
     return rule(f"{columns} numbers in a row: {rois}", violation)
 
 
-def _some_scale(call: Call) -> str | None:
-    got = call["spatialScale"]
-    return None if math.isfinite(got) and got > 0 else f"spatialScale: expected a finite number above 0, got {got}"
-
-
-def _some_points(call: Call) -> str | None:
-    got = call["samplingRatio"]
-    return None if got >= 0 else f"samplingRatio: expected 0 or more, got {got}"
-
-
 def _some_planes(call: Call) -> str | None:
     n, _, h, w = got = call["self"].shape
     return None if n and h and w else f"self: expected planes that have elements, got {extents(got)}"
@@ -210,7 +201,10 @@ def _int(name: str, meaning: str) -> Parameter:
     return Parameter(name, name, Kind.INT32, meaning, c_type="int ")
 
 
-_LIMITS = (rule("points: samplingRatio", _some_points), rule("a scale: spatialScale", _some_scale))
+_LIMITS = (
+    value_is("0 or more", lambda got: got >= 0, "samplingRatio"),
+    value_is("a finite number above 0", lambda got: math.isfinite(got) and got > 0, "spatialScale"),
+)
 
 OPERATORS = (
     library_operator(

@@ -27,6 +27,7 @@ from aclnn.core.checks import (
     same_dtype,
     same_shape,
     shape_is,
+    value_is,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
@@ -224,11 +225,6 @@ def _coordinates(call: Call) -> str | None:
     return f"grid: expected {batch} samples (as input) of places of {rank} coordinates, got {extents(got)}"
 
 
-def _elements(call: Call) -> str | None:
-    got = call["input"].shape
-    return None if 0 not in got[-2:] else f"input: expected planes that have elements, got {extents(got)}"
-
-
 def _of_volumes(call: Call, name: str) -> str | None:
     allowed, got = (Format.FORMAT_ND, Format.FORMAT_NCDHW, Format.FORMAT_NDHWC), call[name].format
     return None if got in allowed else f"expected format {listing(each.c_name for each in allowed)}, got {got.c_name}"
@@ -299,7 +295,7 @@ def _sampler(rank: int) -> tuple[Operator, Operator]:
             dtype_in(taken, "input"),
             *(() if planar else (each("format of volumes", ("input", "out"), _of_volumes),)),
             *fitting("out"),
-            rule("planes have elements: input", _elements),
+            value_is("planes that have elements", lambda got: 0 not in got[-2:], "input"),
             *((rule("cubic curves are computed: interpolationMode", _cubic_is_computed),) if planar else ()),
         ),
         work=_forward_work,
@@ -335,7 +331,7 @@ def _sampler(rank: int) -> tuple[Operator, Operator]:
                 ),
                 *(() if planar else (each("format of volumes", ("input", "gradOutput"), _of_volumes),)),
                 *fitting("gradOutput"),
-                *((rule("planes have elements: input", _elements),) if planar else ()),
+                *((value_is("planes that have elements", lambda got: 0 not in got[-2:], "input"),) if planar else ()),
                 same_shape("inputGrad", "input"),
                 same_shape("gridGrad", "grid"),
             )
