@@ -16,9 +16,9 @@ from aclnn.core.checks import (
     dtype_in,
     limited_dims,
     listing,
-    rule,
     same_dtype,
     shape_is,
+    value_is,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
@@ -283,12 +283,6 @@ def _cut_shape(call: Call) -> Sequence[int]:
     return [n - sum(pair) for n, pair in zip(call["x"].shape, _margins(call["paddings"]), strict=True)]
 
 
-def _known_mode(call: Call) -> str | None:
-    if call["mode"] in _MODES:
-        return None
-    return f"mode: expected {listing(_MODES)}, got {call['mode']}"
-
-
 def _pad(x: Array, paddings: Sequence[int], mode: str, value: Any = 0) -> Array:
     if mode == "constant":
         return np.pad(x, _margins(paddings), constant_values=value)
@@ -455,7 +449,7 @@ RESIZE_BILINEAR = _resize("ResizeBilinearV2", _BILINEAR, False)
 RESIZE_BILINEAR_GRAD = _resize("ResizeBilinearV2Grad", "the gradient of ResizeBilinearV2", False, True)
 RESIZE_NEAREST = _resize("ResizeNearestNeighborV2", _NEAREST, True)
 RESIZE_NEAREST_GRAD = _resize("ResizeNearestNeighborV2Grad", "the gradient of ResizeNearestNeighborV2", True, True)
-_MODE = (rule("a known mode: mode", _known_mode),)
+_MODE = (value_is(f"{listing(_MODES)}", lambda got: got in _MODES, "mode"),)
 _PADDING = {"paddings": Kind.INT_ARRAY, "mode": Kind.STRING}
 PAD = _operator(
     "MirrorPad",

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dims_between, dtype_in, each, extents, one_of, rule, same_dtype, shape_is
+from aclnn.core.checks import dims_between, dtype_in, each, extents, one_of, rule, same_dtype, shape_is, value_is
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Operator
 from aclnn.core.products import CLASS_950
@@ -184,11 +184,6 @@ def _pixels(call: Call) -> tuple[int, ...]:
     return tuple(call["xdiff_shape"])
 
 
-def _four_extents(call: Call) -> str | None:
-    given = call["xdiff_shape"]
-    return None if len(given) == 4 else f"xdiff_shape: expected 4 extents, got {extents(given)}"
-
-
 def _pooled_planes(call: Call) -> tuple[int, ...]:
     return call["rois"].shape[0], call["xdiff_shape"][1], call["pooled_height"], call["pooled_width"]
 
@@ -357,7 +352,7 @@ ROI_ALIGN_GRAD = typed(
         rule("rows: rois", _five_columns),
         rule("bins and points: sample_num", _some_bins),
         one_of("roi_end_mode", 0, 1, 2, 3),
-        rule("4 extents: xdiff_shape", _four_extents),
+        value_is("4 extents", lambda got: len(got) == 4, "xdiff_shape"),
         shape_is("bins", _pooled_planes, "ydiff"),
         shape_is("the features", _pixels, "xdiff"),
     ),
