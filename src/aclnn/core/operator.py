@@ -277,6 +277,11 @@ Work = Elementwise | Reduction | LayerNorm | LayerNormBackward | Library
 Shape = tuple[int, ...]
 
 
+def camel(name: str) -> str:
+    """Return an operator's usual name in C."""
+    return "aclnn" + "".join(word.upper() if word == "nll" else word.capitalize() for word in name.split("_"))
+
+
 #: Suffix of the first phase's function name.
 PHASE_ONE = "GetWorkspaceSize"
 
@@ -287,8 +292,8 @@ class Operator:
 
     name: str
     """Name in snake case outside C: Python function, torch operator, test, benchmark, command."""
-    function: str
-    """Name in C: aclnnSiluBackward."""
+    function: str = field(default="", kw_only=True)
+    """Name in C: aclnnSiluBackward; by default the name in camel case."""
     summary: str
     formula: str
     """Formula in plain text, from the operator's document."""
@@ -312,6 +317,10 @@ class Operator:
     """False if float64 operands make no sense, such as bytes that encode numbers of another data type."""
     in_header_of: str | None = None
     """Stem of the C header that declares the function, without ``aclnn_``; None for a header of its own."""
+
+    def __post_init__(self) -> None:
+        if not self.function:
+            object.__setattr__(self, "function", camel(self.name))
 
     def operands(self, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Tensor | Scalar]]:
         """Yield the tensors and ``numbers`` with their names, in the order of the signature; list items as ``x[0]``."""

@@ -270,11 +270,6 @@ def cube_math(*names: str, further: Collection[int] = (), before_950: Collection
     return rule("allowed value: cubeMathType", violation)
 
 
-def camel(name: str) -> str:
-    """Return the C function's name."""
-    return "aclnn" + "".join(word.upper() if word == "nll" else word.capitalize() for word in name.split("_"))
-
-
 def library_operator(
     name: str,
     formula: str,
@@ -327,7 +322,6 @@ def library_operator(
 
     return Operator(
         name=name,
-        function=camel(name),
         summary=summary,
         formula=formula,
         parameters=parameters,
@@ -354,7 +348,6 @@ def declared(
     """Declare an operator with a header and a work function of its own; see ``library_operator``."""
     return Operator(
         name=name,
-        function=camel(name),
         summary=summary,
         formula=formula,
         parameters=tuple(parameters),

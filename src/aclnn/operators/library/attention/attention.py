@@ -57,7 +57,7 @@ from aclnn.operators.library.attention.scores import (
     attend,
     gradients,
 )
-from aclnn.operators.library.common import MODERN, attribute, camel, support
+from aclnn.operators.library.common import MODERN, attribute, support
 from aclnn.operators.library.creation.drawing import generator_of, random_bits
 
 _LARGEST_HEAD = 768
@@ -701,7 +701,6 @@ def _operator(
     formula = "softmax(scaleValue * query @ key.T + bias, masked) @ value"
     return Operator(
         name=name,
-        function=camel(name),
         summary=summary,
         formula=f"attentionOut = {formula}" if names is _FORWARD else f"gradients of {formula}",
         parameters=parameters,

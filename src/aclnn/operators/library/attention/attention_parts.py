@@ -30,7 +30,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import MODERN, attribute, camel, optional_in, support, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, attribute, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.lists import alike, as_many, each_of, not_null, of_types
 
 Array = np.ndarray[Any, Any]
@@ -201,7 +201,6 @@ def _ring(name: str, *layout: Parameter) -> Operator:
     )
     return Operator(
         name=name,
-        function=camel(name),
         summary="Merge attention over two parts of the keys.",
         formula="m = max(prevSoftmaxMax, curSoftmaxMax), p = prevSoftmaxSum * e^(prevSoftmaxMax - m), "
         "c = curSoftmaxSum * e^(curSoftmaxMax - m), attnOutOut = (prevAttnOut * p + curAttnOut * c) / (p + c), "
@@ -259,7 +258,6 @@ OPERATORS = (
     ),
     Operator(
         name="attention_update",
-        function=camel("attention_update"),
         summary="Merge attention over any number of parts of the keys.",
         formula="l = ln(sum of e^lse), out = sum of localOut * e^(lse - l), lseOut = l",
         parameters=(

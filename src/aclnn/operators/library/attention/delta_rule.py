@@ -27,7 +27,7 @@ from aclnn.core.dtypes import float32
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID
-from aclnn.operators.library.common import MODERN, camel, expect_within, optional_in, support, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, expect_within, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.quantization.quantization import given
 
 _MOST_STEPS, _MOST_HEADS, _MOST_EXTENT = 8, 256, 512
@@ -224,7 +224,6 @@ OPERATORS = (
     ),
     Operator(
         name="chunk_gated_delta_rule",
-        function=camel("chunk_gated_delta_rule"),
         summary="Gated delta rule for whole sequences.",
         formula="S = e^g * S; S = S + beta * (value - S key) key^T; out = scaleValue * S query; the last: finalState",
         parameters=(

@@ -24,7 +24,7 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator
 from aclnn.core.products import A2_CLASS, Product
-from aclnn.operators.library.common import attribute, camel, optional_in, support, tensor_in, tensor_out
+from aclnn.operators.library.common import attribute, optional_in, support, tensor_in, tensor_out
 
 Array = np.ndarray[Any, Any]
 _HALVES = (D.FLOAT16, D.BF16)
@@ -193,7 +193,6 @@ _FORWARD_OUTPUTS = ("softmaxMaxOut", "softmaxSumOut", "attentionOutOut")
 OPERATORS = (
     Operator(
         name="fused_floyd_attention",
-        function=camel("fused_floyd_attention"),
         summary="Floyd attention: pairs attend over intermediate elements.",
         formula=f"attentionOutOut[i, k] = sum over j of p * (value1[i, j] + value2[j, k]), {_FORMULA}",
         parameters=(
@@ -220,7 +219,6 @@ OPERATORS = (
     ),
     Operator(
         name="fused_floyd_attention_grad",
-        function=camel("fused_floyd_attention_grad"),
         summary="Gradients of Floyd attention.",
         formula=f"gradients of sum over j of p * (value1[i, j] + value2[j, k]), {_FORMULA}",
         parameters=(

@@ -29,7 +29,7 @@ from aclnn.core.checks import (
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, camel
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_RUNTIME_ERROR
 from aclnn.operators.library.attention.sequences import CAUSAL, PACKED, SAMPLES, token_rows, visible
@@ -38,7 +38,6 @@ from aclnn.operators.library.common import (
     MODERN,
     add_rows,
     attribute,
-    camel,
     optional_in,
     support,
     tensor_in,
@@ -427,7 +426,6 @@ def _is_before_950(call: Call) -> bool:
 OPERATORS = (
     Operator(
         name="dense_lightning_indexer_softmax_lse",
-        function=camel("dense_lightning_indexer_softmax_lse"),
         summary="Maximum score of an indexer for each query, and the sum of exponentials.",
         formula="softmaxMaxOut = max of i, softmaxSumOut = sum of e^(i - softmaxMaxOut), i = sum over heads of "
         "weight * relu(queryIndex @ keyIndex.T)",

@@ -44,7 +44,7 @@ from aclnn.core.status import (
 )
 from aclnn.operators.library.attention.attention import FAR, given
 from aclnn.operators.library.attention.scores import ALL, BAND, GIVEN, ROOTS, SLOPES, Form, Shape, attend
-from aclnn.operators.library.common import attribute, camel, expect_within, optional_in, support
+from aclnn.operators.library.common import attribute, expect_within, optional_in, support
 from aclnn.operators.library.lists import each_of, not_null, of_same_shape, public
 
 _LAYOUTS = {"BSH": "BSH", "BSND": "BSND", "BNSD": "BNSD", "BNSD_BSND": "BNSD"}
@@ -747,7 +747,6 @@ def _operator(
 
     return Operator(
         name=name,
-        function=camel(name),
         summary="Scaled dot-product attention for inference.",
         formula="attentionOut = softmax(scaleValue * query @ key.T + pseShift, masked) @ value",
         parameters=tuple(parameter(*each) for each in own.items()),

@@ -41,7 +41,6 @@ from aclnn.operators.library.common import (
     MODERN,
     add_rows,
     attribute,
-    camel,
     declared,
     expect_within,
     optional_in,
@@ -233,7 +232,6 @@ _LAYOUTS = (
 OPERATORS = (
     Operator(
         name="lightning_indexer",
-        function=camel("lightning_indexer"),
         summary="Select the keys that each query attends to.",
         formula="sparseIndicesOut, sparseValuesOut = largest of sum over heads of weights * relu(query @ key.T)",
         parameters=(
@@ -277,7 +275,6 @@ OPERATORS = (
     ),
     Operator(
         name="quant_lightning_indexer",
-        function=camel("quant_lightning_indexer"),
         summary="Select the 8-bit keys that each query attends to.",
         formula="out = largest of sum over heads of weights * relu(queryDequantScale * keyDequantScale * "
         "(query @ key.T))",

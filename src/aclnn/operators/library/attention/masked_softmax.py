@@ -26,7 +26,6 @@ from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.operators.library.common import (
     MODERN,
     attribute,
-    camel,
     library_operator,
     optional_in,
     support,
@@ -184,7 +183,6 @@ OPERATORS = (
     ),
     Operator(
         name="masked_softmax_with_rel_pos_bias",
-        function=camel("masked_softmax_with_rel_pos_bias"),
         summary="Softmax of scaled window attention scores, with masks and relative position biases.",
         formula="out = softmax(scaleValue * x + attenMaskOptional + relativePosBias)",
         parameters=(

@@ -38,7 +38,6 @@ from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
 from aclnn.operators.library.common import (
     MODERN,
     attribute,
-    camel,
     expect_within,
     optional_in,
     support,
@@ -298,7 +297,6 @@ def _heads_fit(call: Call) -> str | None:
 def _apply(name: str, summary: str, *mode: Parameter) -> Operator:
     return Operator(
         name=name,
-        function=camel(name),
         summary=summary,
         formula="queryRef = queryRef * cos + rotated(queryRef) * sin; the same for keyRef",
         parameters=(
@@ -445,7 +443,6 @@ def _same_pairs(numbers: Any, mode: int) -> tuple[Any, Any, tuple[int, int]]:
 OPERATORS = (
     Operator(
         name="rotary_position_embedding",
-        function=camel("rotary_position_embedding"),
         summary="Rotary position embedding.",
         formula="out = x * cos + rotated(x) * sin",
         parameters=(tensor_in("x", "the queries or keys"), _COS, _SIN, _MODE, tensor_out()),
@@ -455,7 +452,6 @@ OPERATORS = (
     ),
     Operator(
         name="rotary_position_embedding_v2",
-        function=camel("rotary_position_embedding_v2"),
         summary="Rotary position embedding, optionally with a rotation matrix.",
         formula="out = x * cos + rotated(x) * sin, or x * cos + (x @ rotate) * sin",
         parameters=(
@@ -474,7 +470,6 @@ OPERATORS = (
     ),
     Operator(
         name="rotary_position_embedding_grad",
-        function=camel("rotary_position_embedding_grad"),
         summary="Gradients of rotary position embeddings.",
         formula="dx = dy * cos - rotated(dy * sin); dcos = sum(dy * x); dsin = sum(dy * rotated(x))",
         parameters=(
@@ -497,7 +492,6 @@ OPERATORS = (
     ),
     Operator(
         name="interleave_rope",
-        function=camel("interleave_rope"),
         summary="Rotary position embedding of interleaved pairs, with the results in halves.",
         formula="out = z * cos + rotate_half(z) * sin, z = the even elements of x, then the odd ones",
         parameters=(
@@ -521,7 +515,6 @@ OPERATORS = (
     ),
     Operator(
         name="rope_with_sin_cos_cache",
-        function=camel("rope_with_sin_cos_cache"),
         summary="Rotary position embedding of the first elements of heads, with angles looked up by position.",
         formula="queryOut = query * cos + rotate(query) * sin, cos and sin: the halves of cosSinCache[positions]",
         parameters=(

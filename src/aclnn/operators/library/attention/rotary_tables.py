@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aclnn.core.checks import one_of, rule
-from aclnn.core.operator import Call, Kind
+from aclnn.core.operator import Call, Kind, camel
 from aclnn.operators.library.attention import rotary
-from aclnn.operators.library.common import attribute, camel
+from aclnn.operators.library.common import attribute
 
 
 def _three_rows(call: Call) -> str | None:

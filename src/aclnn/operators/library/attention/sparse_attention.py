@@ -54,7 +54,6 @@ from aclnn.operators.library.common import (
     MODERN,
     add_rows,
     attribute,
-    camel,
     declared,
     optional_in,
     support,
@@ -365,7 +364,6 @@ def _forward(name: str, has_sinks: bool) -> Operator:
     statistics = present(*_STATISTICS) if has_sinks else rule(f"both or none: {_STATISTICS[0]}", _both_or_none)
     return Operator(
         name=name,
-        function=camel(name),
         summary="Attention to selected keys.",
         formula=f"attentionOut = {_FORMULA}",
         parameters=(
@@ -438,7 +436,6 @@ def _quantized() -> Operator:
     name, block = "kv_quant_sparse_flash_attention", "sparseBlockSize"
     return Operator(
         name=name,
-        function=camel(name),
         summary="Attention to selected 8-bit keys.",
         formula=f"attentionOut = {_FORMULA} of dequantized keys",
         parameters=(

@@ -43,7 +43,6 @@ from aclnn.operators.library.common import (
     MODERN,
     UNSIGNED,
     WITH_INFERENCE,
-    camel,
     cube_math,
     on_950,
     support,
@@ -409,7 +408,6 @@ def _columns(
 
     return Operator(
         name=name,
-        function=camel(name),
         summary=summary,
         formula=f"{out} = {summary[0].lower()}{summary[1:-1]}",
         parameters=(
@@ -441,7 +439,6 @@ def _columns(
 OPERATORS = (
     Operator(
         name="convolution",
-        function=camel("convolution"),
         summary="Convolution or transposed convolution in one to three dimensions.",
         formula="output = input * weight + bias",
         parameters=(
@@ -473,7 +470,6 @@ OPERATORS = (
     ),
     Operator(
         name="convolution_backward",
-        function=camel("convolution_backward"),
         summary="Gradients of a convolution with respect to its input, its weight and its bias.",
         formula="gradInput = transposed convolution; gradWeight = correlation with input; gradBias = sum of gradOutput",
         parameters=(

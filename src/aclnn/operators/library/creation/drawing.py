@@ -36,7 +36,7 @@ from aclnn.core.checks import (
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, camel
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID
 from aclnn.operators.library.common import (
@@ -47,7 +47,6 @@ from aclnn.operators.library.common import (
     WITH_INFERENCE,
     WITH_TRAINING,
     attribute,
-    camel,
     library_operator,
     on_950,
     scalar,
@@ -191,7 +190,6 @@ def _drawn(
 
     return Operator(
         name=name,
-        function=camel(name),
         summary=summary,
         formula=formula,
         parameters=(
@@ -478,7 +476,6 @@ def _seeded_by_tensors(operator: Operator) -> Operator:
 
 _DROPOUT_MASK = Operator(
     name="dropout_gen_mask_v2",
-    function=camel("dropout_gen_mask_v2"),
     summary="Generate a dropout mask.",
     formula="out = bits, each 1 with probability 1 - prob",
     parameters=(
@@ -495,7 +492,6 @@ _DROPOUT_MASK = Operator(
 )
 _DROPOUT = Operator(
     name="dropout_v3",
-    function=camel("dropout_v3"),
     summary="Dropout, which also writes its mask.",
     formula="out = input / (1 - p) where maskOut, 0 elsewhere",
     parameters=(
@@ -533,7 +529,6 @@ _DROPOUT = Operator(
 _WITHOUT_NOISE = [check for check in _DROPOUT.checks if "optionalNoiseShape" not in check.name]
 _TRAINED_DROPOUT = Operator(
     name="dropout",
-    function=camel("dropout"),
     summary="Dropout in training, which also writes its mask if it draws one.",
     formula="out = input / (1 - p) where maskOut, 0 elsewhere; input unless train",
     parameters=(
@@ -633,7 +628,6 @@ _RANDOM_TO_GREATEST = _drawn(
 )
 _MULTINOMIAL = Operator(
     name="multinomial",
-    function=camel("multinomial"),
     summary="Indices drawn from the multinomial distribution of each row.",
     formula="out = indices drawn with probabilities self / sum of self",
     parameters=(

@@ -13,7 +13,7 @@ from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import Product
-from aclnn.operators.library.common import INTEGERS, MODERN, camel, library_operator, scalar, support, tensor_out
+from aclnn.operators.library.common import INTEGERS, MODERN, library_operator, scalar, support, tensor_out
 
 _DTYPES = (D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE, D.INT32, D.INT64)
 _SPACED = (*_DTYPES, D.INT8, D.UINT8, D.INT16)
@@ -98,7 +98,6 @@ OPERATORS = (
     *(
         Operator(
             name=name,
-            function=camel(name),
             summary=f"Fill a vector with equally spaced numbers{words}.",
             formula=f"out[i] = start + i * step, {limit} end",
             parameters=(
@@ -125,7 +124,6 @@ OPERATORS = (
     ),
     Operator(
         name="linspace",
-        function=camel("linspace"),
         summary="Fill a vector with evenly spaced numbers, both ends included.",
         formula="out[i] = start + i * (end - start) / (steps - 1)",
         parameters=(

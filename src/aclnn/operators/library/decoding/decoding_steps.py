@@ -12,7 +12,6 @@ from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS
 from aclnn.operators.library.common import (
     attribute,
-    camel,
     expect_within,
     optional_in,
     support,
@@ -111,7 +110,6 @@ def _advance(name: str, *drafts: Parameter) -> Operator:
     names = ("inputTokens", "sampledTokenIds", *_UPDATED[1:], "blockTables")
     return Operator(
         name=name,
-        function=camel(name),
         summary="Prepare the next decoding step: set its tokens, and advance positions, lengths and slots.",
         formula="inputTokens = sampledTokenIds, inputPositions = seqLens, seqLens = seqLens + 1, slotMapping[i] = "
         "(blockTables[0, p / blockSize] + i * columns of blockTables) * blockSize + p % blockSize, p = "

@@ -26,7 +26,6 @@ from aclnn.operators.library.common import (
     INDEX_TYPES,
     MODERN,
     attribute,
-    camel,
     optional_in,
     tensor_in,
     tensor_out,
@@ -113,7 +112,6 @@ def _gather_work(call: Call) -> Library | None:
 OPERATORS = (
     Operator(
         name="gather_pa_kv_cache",
-        function=camel("gather_pa_kv_cache"),
         summary="Gather the keys and values of sequences from paged caches.",
         formula="keyRef[token j of sequence i] = keyCache[blockTables[i, (j + seqOffsetOptional[i]) / tokens of a "
         "block], j % tokens of a block], zeros where there is no such block; the same for valueRef",

@@ -31,7 +31,6 @@ from aclnn.core.products import CLASS_950, Product
 from aclnn.operators.library.common import (
     MODERN,
     attribute,
-    camel,
     expect_within,
     optional_in,
     support,
@@ -278,7 +277,6 @@ def _work(call: Call) -> Library | None:
 def _operator(name: str, *values: Parameter) -> Operator:
     return Operator(
         name=name,
-        function=camel(name),
         summary="RMSNorm of the first columns and rotary embedding of the others, written to caches.",
         formula="cKvOut = RMSNorm(kv[..., :Dv]) * gamma, kRopeOut = z * cos + rotate_half(z) * sin, z = the even "
         "columns of kv[..., Dv:], then the odd ones; each in its cache at index, or round(x * scale + offset)"

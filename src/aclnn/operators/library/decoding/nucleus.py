@@ -32,7 +32,6 @@ from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import (
     MODERN,
     attribute,
-    camel,
     library_operator,
     optional_in,
     support,
@@ -157,7 +156,6 @@ def _sampler(
     chosen = shape_is("one for each row", _a_row, _CHOSEN)
     return Operator(
         name=name,
-        function=camel(name),
         summary="Sample a token from each row by top-k and top-p.",
         formula="logitsSelectIdx = argmax of softmax / (q + eps) over the topK largest, of these the first whose "
         "probabilities sum to topP",

@@ -35,7 +35,6 @@ from aclnn.operators.library.common import (
     EIGHT_BITS,
     INDEX_TYPES,
     attribute,
-    camel,
     optional_in,
     tensor_in,
     tensor_out,
@@ -273,7 +272,6 @@ def _text(name: str, meaning: str) -> Parameter:
 OPERATORS = (
     Operator(
         name="scatter_pa_kv_cache",
-        function=camel("scatter_pa_kv_cache"),
         summary="Write keys and values of tokens to slots of paged caches.",
         formula="keyCacheRef[slotMapping[i] / tokens of a block, slotMapping[i] % tokens of a block] = key[i], "
         "valueCacheRef likewise; a slot below 0 takes nothing",
@@ -330,7 +328,6 @@ OPERATORS = (
     ),
     Operator(
         name="scatter_pa_cache",
-        function=camel("scatter_pa_cache"),
         summary="Write keys of tokens to slots of a paged cache.",
         formula="keyCacheRef[slotMapping[i] / tokens of a block, slotMapping[i] % tokens of a block] = key[i]; "
         "a slot below 0 takes nothing",
@@ -359,7 +356,6 @@ OPERATORS = (
     ),
     Operator(
         name="qkv_rms_norm_rope_cache",
-        function=camel("qkv_rms_norm_rope_cache"),
         summary="RMSNorm and rotary embedding of projected queries and keys; keys and values are written to caches.",
         formula="q, k, v = heads of qkv; q, k = z * cos + rotate_half(z) * sin, z = RMSNorm(q or k) * gamma; qOut = q, "
         "k and v at index in their caches, or round(x / scale + offset)",

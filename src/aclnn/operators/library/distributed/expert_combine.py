@@ -31,7 +31,6 @@ from aclnn.core.status import ACLNN_ERR_PARAM_INVALID
 from aclnn.operators.library.common import (
     MODERN,
     attribute,
-    camel,
     constant_text,
     optional_in,
     support,
@@ -315,7 +314,6 @@ def _combine(version: int, normed: bool = False) -> Operator:
     )
     return Operator(
         name=name,
-        function=camel(name),
         summary="Combine the weighted outputs of experts on the ranks of a group"
         + (", with a residual; norm it." if normed else " to each token."),
         formula=f"{formula} + residualX[i]; yOut = RmsNorm({out}) * gamma" if normed else formula,

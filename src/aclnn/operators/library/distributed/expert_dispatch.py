@@ -31,7 +31,6 @@ from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import (
     MODERN,
     attribute,
-    camel,
     constant_text,
     optional_in,
     support,
@@ -306,7 +305,6 @@ def _dispatch(version: int) -> Operator:
     names = _Names(version)
     return Operator(
         name=name,
-        function=camel(name),
         summary="Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.",
         formula=f"{names.rows} = the rows of x of all ranks whose expertIds are this rank's experts, by experts, ranks "
         f"and tokens; {names.counts} = the row count of each expert",

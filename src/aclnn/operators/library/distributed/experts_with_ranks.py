@@ -28,7 +28,7 @@ from aclnn.core.checks import (
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import attribute, camel, optional_in, support, tensor_in, tensor_out
+from aclnn.operators.library.common import attribute, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.distributed.products_with_ranks import HALVES, MODE, has_length, in_tiling, known
 from aclnn.operators.library.distributed.ranks import communicator, group, is_group, with_ranks
 from aclnn.operators.library.quantization.quantization import given
@@ -221,7 +221,6 @@ def _operator(before: bool, version: str) -> Operator:
     no_tensors = null(*_TENSORS) if before else each("no tensors", _TENSORS, _no_tensor, ACLNN_ERR_PARAM_NULLPTR)
     return Operator(
         name=name,
-        function=camel(name),
         summary="All-to-all exchange of rows, then the grouped product with the experts' matrices."
         if before
         else "Grouped product with the experts' matrices, then all-to-all exchange of the rows.",

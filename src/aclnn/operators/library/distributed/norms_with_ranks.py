@@ -30,7 +30,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import float32
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import Product
-from aclnn.operators.library.common import attribute, camel, optional_in, support, tensor_in, tensor_out
+from aclnn.operators.library.common import attribute, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.distributed.products_with_ranks import (
     FIT,
     HALVES,
@@ -127,7 +127,6 @@ def _operator(form: _Form, in_place: bool) -> Operator:
 
     return Operator(
         name=name,
-        function=camel(name),
         summary="All-reduced matrix product with residual addition and RMSNorm.",
         formula=f"{total} = sum over ranks of ({form.formula}) + residual, normOut = {total} / RMS({total}) * gamma",
         parameters=(

@@ -46,7 +46,6 @@ from aclnn.operators.library.common import (
     EIGHT_BITS,
     MODERN,
     attribute,
-    camel,
     constant_text,
     optional_in,
     support,
@@ -191,7 +190,6 @@ def _all_reduce(
     x3, mode = (("x3",) * with_x3), ((MODE,) if engines else ())
     return Operator(
         name=name,
-        function=camel(name),
         summary="Matrix product with all-reduce.",
         formula=f"output = sum over ranks of (x1 @ x2 + bias{' + x3' * with_x3})",
         parameters=(
@@ -628,7 +626,6 @@ def _exchange(version: str, before: bool) -> Operator:
     )
     return Operator(
         name=name,
-        function=camel(name),
         summary="All-to-all exchange of rows, then the matrix product of the joined columns."
         if before
         else "Matrix product, then all-to-all exchange of columns, stacked as rows.",

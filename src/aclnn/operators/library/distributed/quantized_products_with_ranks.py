@@ -34,7 +34,7 @@ from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
-from aclnn.operators.library.common import attribute, camel, optional_in, support, tensor_in, tensor_out
+from aclnn.operators.library.common import attribute, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.distributed.products_with_ranks import (
     FIT,
     HALVES,
@@ -185,7 +185,6 @@ def _quantized(version: int) -> Operator:
     zeros = ("groupSize", "commQuantMode") if later else ()
     return Operator(
         name=name,
-        function=camel(name),
         summary="Quantized matrix product with dequantization and all-reduce.",
         formula=f"output = sum over ranks of ({scale}{of_rows} * (x1 @ x2 + {bias}) + {x3})",
         parameters=(
@@ -309,7 +308,6 @@ def _weighted(version: str = "") -> Operator:
     halves = ("x1", FACTORS, OFFSET, "bias", "x3", "output")
     return Operator(
         name=name,
-        function=camel(name),
         summary="Matrix product with a quantized weight and all-reduce.",
         formula=f"output = sum over ranks of (x1 @ ((x2 + {OFFSET}) * {FACTORS}) + bias + x3)",
         parameters=(

@@ -36,7 +36,6 @@ from aclnn.operators.library.common import (
     NUMBERS,
     WITH_TRAINING,
     Form,
-    camel,
     library_operator,
     power,
     promoted,
@@ -632,7 +631,6 @@ def _quotients(name: str, kind: str, other: Parameter, form: Form, fixed: int | 
 
     return Operator(
         name=f"{prefix}{name}",
-        function=camel(f"{prefix}{name}"),
         summary=form.summary(f"Quotients by a {kind}, rounded {'down' if down else 'on demand'}."),
         formula=f"{out} = floor({first} / other)" if down else f"{out} = {first} / other, rounded as mode says",
         parameters=form.parameters(other, *(() if down else _MODE), result=_OUT),

@@ -16,7 +16,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import INTEGERS, MODERN, camel, power, scalar, support, tensor_in, tensor_out
+from aclnn.operators.library.common import INTEGERS, MODERN, power, scalar, support, tensor_in, tensor_out
 from aclnn.operators.library.lists import (
     alike,
     as_many,
@@ -209,7 +209,6 @@ def _foreach(
 
     return Operator(
         name=name,
-        function=camel(name),
         summary=summary,
         formula=formula,
         parameters=(*given, *lists, _OUT) if number_first else (*lists, *given, _OUT),
@@ -585,7 +584,6 @@ OPERATORS = (
     ),
     Operator(
         name="foreach_zero_inplace",
-        function=camel("foreach_zero_inplace"),
         summary="Set each tensor to zero.",
         formula="x = 0",
         parameters=(Parameter("x", "x", Kind.OUTPUT_LIST, "the tensors", c_type="const aclTensorList *"),),
@@ -601,7 +599,6 @@ OPERATORS = (
     ),
     Operator(
         name="foreach_non_finite_check_and_unscale",
-        function=camel("foreach_non_finite_check_and_unscale"),
         summary="Unscale gradients in place, and report infinities and NaN.",
         formula="scaledGrads = scaledGrads * inScale; foundInf = 1 if one of scaledGrads is not finite",
         parameters=(

@@ -43,7 +43,6 @@ from aclnn.operators.library.common import (
     UNSIGNED,
     WITH_INFERENCE,
     WITH_TRAINING,
-    camel,
     library_operator,
     promoted_dtype,
     replaced,
@@ -243,7 +242,6 @@ def _bounded_by(name: str, summary: str, bounds: tuple[Parameter, ...], header: 
         )
     return Operator(
         name=name,
-        function=camel(name),
         summary=summary,
         formula=f"{out} = {formula}",
         parameters=(

@@ -26,7 +26,6 @@ from aclnn.core.products import CLASS_950, Product
 from aclnn.operators.library.common import (
     INDEX_TYPES,
     attribute,
-    camel,
     expect_within,
     optional_in,
     support,
@@ -110,7 +109,6 @@ def _work(call: Call) -> Library | None:
 OPERATORS = (
     Operator(
         name="moe_update_expert",
-        function=camel("moe_update_expert"),
         summary="Select expert instances by rank or token, and drop experts of low weight.",
         formula=f"{_IDS_OUT}[i, j] = {_TABLE}[e, 1 + n], e = expertIds[i, j], c = {_TABLE}[e, 0], "
         f"n = localRankId / ceil(worldSize / c), or i % c with balanceMode 1; "

@@ -36,7 +36,7 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
-from aclnn.operators.library.common import MODERN, attribute, camel, support, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, attribute, support, tensor_in, tensor_out
 
 _MOST_CHOSEN, _MOST_SORTED = 512, 2**24 - 2
 _PROBS, _PERMUTED = "probsOptional", "permutedTokensOptional"
@@ -242,7 +242,6 @@ def _permuted_dtypes(product: Product) -> tuple[Column, ...]:
 OPERATORS = (
     Operator(
         name="moe_token_permute",
-        function=camel("moe_token_permute"),
         summary="Permute tokens, sorted by expert.",
         formula="sortedIndicesOut = argsort(argsort(indices)), permuteTokensOut[sortedIndicesOut[i]] = tokens[i / k]",
         parameters=(
@@ -273,7 +272,6 @@ OPERATORS = (
     ),
     Operator(
         name="moe_token_permute_grad",
-        function=camel("moe_token_permute_grad"),
         summary="Gradient of token permutation.",
         formula="out[i] = sum over j of permutedOutputGrad[sortedIndices[i * numTopk + j]]",
         parameters=(
@@ -299,7 +297,6 @@ OPERATORS = (
     ),
     Operator(
         name="moe_token_unpermute",
-        function=camel("moe_token_unpermute"),
         summary="Unpermute tokens: sum the weighted rows of each token.",
         formula="out[i] = sum over j of probsOptional[i, j] * permutedTokens[sortedIndices[i * k + j]]",
         parameters=(
@@ -324,7 +321,6 @@ OPERATORS = (
     ),
     Operator(
         name="moe_token_unpermute_grad",
-        function=camel("moe_token_unpermute_grad"),
         summary="Gradients of token unpermutation.",
         formula="permutedTokensGradOut[sortedIndices[i * k + j]] = probsOptional[i, j] * unpermutedTokensGrad[i], "
         "probsGradOut[i, j] = sum(unpermutedTokensGrad[i] * permutedTokensOptional[sortedIndices[i * k + j]])",

@@ -26,7 +26,6 @@ from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_INVALID
 from aclnn.operators.library.common import (
     MODERN,
     attribute,
-    camel,
     expect_within,
     support,
     tensor_in,
@@ -148,7 +147,6 @@ def _final(name: str, *further: Parameter, tiling: tuple[Check, ...], absent: tu
     not_computed = each("not computed", absent, _not_computed)
     return Operator(
         name=name,
-        function=camel(name),
         summary="Combine the weighted rows of each token's experts, with shared experts.",
         formula="out[i] = x1Optional[i] + x2Optional[i] + sum over j of scalesOptional[i, j] * "
         "(expandedX[expandedRowIdx[i, j]] + biasOptional[expertIdxOptional[i, j]])",
@@ -200,7 +198,6 @@ _RANGES = ("zeroExpertRange", "copyExpertRange", "constantExpertRange")
 OPERATORS = (
     Operator(
         name="moe_finalize_routing",
-        function=camel("moe_finalize_routing"),
         summary="Combine the weighted rows of each token's experts, with a shared expert.",
         formula="out[i] = x1[i] + x2Optional[i] + sum over j of scales[i, j] * "
         "(expandedX[expandedRowIdx[j * rows + i]] + bias[expandedExpertIdx[i, j]])",

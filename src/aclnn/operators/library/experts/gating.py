@@ -41,7 +41,6 @@ from aclnn.operators.library.common import (
     INDEX_TYPES,
     MODERN,
     attribute,
-    camel,
     expect_within,
     logistic,
     support,
@@ -287,7 +286,6 @@ _GROUPED = (
 def _top_k(name: str, summary: str, checks: tuple[Check, ...], *table: Parameter) -> Operator:
     return Operator(
         name=name,
-        function=camel(name),
         summary=summary,
         formula="expertIdxOut = the first k of norm(x) + biasOptional in the first kGroup groups"
         + (", or tid2eidOptional[inputIdsOptional]; " if table else "; ")
@@ -318,7 +316,6 @@ def _top_k(name: str, summary: str, checks: tuple[Check, ...], *table: Parameter
 OPERATORS = (
     Operator(
         name="moe_gating_top_k_softmax",
-        function=camel("moe_gating_top_k_softmax"),
         summary="Select the top k experts by the softmax of the scores.",
         formula="yOut, expertIdxOut = the first k of softmax(x), sorted; rowIdxOut[row, j] = j * rows + row",
         parameters=(
@@ -338,7 +335,6 @@ OPERATORS = (
     ),
     Operator(
         name="moe_gating_top_k_softmax_v2",
-        function=camel("moe_gating_top_k_softmax_v2"),
         summary="Select the top k experts by score, before or after the softmax.",
         formula="yOut, expertIdxOut = the first k of softmax(x), or softmax of the first k of x with renorm 1, sorted",
         parameters=(

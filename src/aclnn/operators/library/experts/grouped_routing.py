@@ -32,7 +32,6 @@ from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import (
     INDEX_TYPES,
     attribute,
-    camel,
     expect_within,
     optional_in,
     parts_between,
@@ -152,7 +151,6 @@ def _operator(name: str, more: bool) -> Operator:
     unused = _UNUSED if more else ()
     return Operator(
         name=name,
-        function=camel(name),
         summary="Grouped product of INT8 rows, scattered and summed by token.",
         formula="out[rowIndex[i]] += x1[i] @ x2[group] * scale[group] * pertokenScale[i] * logit[i], "
         "out[sharedInputOffset:] += sharedInputWeight * sharedInput",
@@ -277,7 +275,6 @@ def _of_four_bits(name: str, *tuning: Parameter) -> Operator:
     required = ("x1", "x2", *_OF_FOUR_BITS, _LISTED, _OF_ROWS[2], "out")
     return Operator(
         name=name,
-        function=camel(name),
         summary="Grouped product of INT8 rows with 4-bit weights, scattered and summed by token.",
         formula="out[rowIndex[i]] += ((x1[i] - 8) @ x2[group] * scale[group] + bias[group] + sum(x1[i]) * "
         "offset[group]) * pertokenScale[i] * logit[i], out[sharedInputOffset:] += sharedInputWeight * sharedInput",

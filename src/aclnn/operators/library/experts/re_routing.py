@@ -22,7 +22,7 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
-from aclnn.operators.library.common import INDEX_TYPES, attribute, camel, optional_in, support, tensor_in, tensor_out
+from aclnn.operators.library.common import INDEX_TYPES, attribute, optional_in, support, tensor_in, tensor_out
 
 _MOVED = (D.FLOAT16, D.BF16, D.INT8)
 _SUPPORT = {**support(_MOVED, A2_CLASS), **support((*_MOVED, D.FLOAT8_E5M2, D.FLOAT8_E4M3FN, D.HIFLOAT8), CLASS_950)}
@@ -78,7 +78,6 @@ def _work(call: Call) -> Library | None:
 OPERATORS = (
     Operator(
         name="moe_re_routing",
-        function=camel("moe_re_routing"),
         summary="Merge tokens of several ranks, each sorted by expert, into the order of experts.",
         formula="permuteTokensOut = tokens[order], order = argsort(experts), by ranks for each of them; "
         "permuteTokenIdxOut = order, or argsort(order) with idxType 1; expertTokenNumOut = sums over ranks",

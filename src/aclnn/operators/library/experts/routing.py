@@ -36,7 +36,6 @@ from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_INNER_TILING_ER
 from aclnn.operators.library.common import (
     MODERN,
     attribute,
-    camel,
     expect_within,
     optional_in,
     support,
@@ -495,7 +494,6 @@ def _not_static(call: Call) -> str | None:
 OPERATORS = (
     Operator(
         name="moe_init_routing",
-        function=camel("moe_init_routing"),
         summary="Sort tokens by expert, with rows numbered by columns.",
         formula="expandedExpertIdxOut, sorted = sort(expertIdx, rowIdx); expandedRowIdxOut[sorted[i]] = i; "
         "expandedXOut[i] = x[sorted[i] % rows]",
@@ -527,7 +525,6 @@ OPERATORS = (
     ),
     Operator(
         name="moe_init_routing_v2",
-        function=camel("moe_init_routing_v2"),
         summary="Sort tokens by expert, optionally with a fixed capacity per expert.",
         formula="expandedRowIdxOut = argsort(argsort(expertIdx)); expandedXOut[expandedRowIdxOut[i]] = x[i / k]",
         parameters=(
@@ -545,7 +542,6 @@ OPERATORS = (
     ),
     Operator(
         name="moe_init_routing_quant_v2",
-        function=camel("moe_init_routing_quant_v2"),
         summary="Sort tokens by expert and quantize them, optionally with a fixed capacity per expert.",
         formula="expandedRowIdxOut = argsort(argsort(expertIdx)); expandedXOut[expandedRowIdxOut[i]] = "
         "round(x[i / k] * scaleOptional + offsetOptional), or round(row / scale) with row = x[i / k] * scaleOptional, "
@@ -580,7 +576,6 @@ OPERATORS = (
     ),
     Operator(
         name="moe_init_routing_v3",
-        function=camel("moe_init_routing_v3"),
         summary="Sort the tokens of a range of experts by expert, optionally with a fixed capacity per expert.",
         formula="sorted = argsort(expertIdx) in the range; expandedXOut[i] = x[sorted[i] / k]; "
         "expandedRowIdxOut[sorted[i]] = i, or expandedRowIdxOut[i] = sorted[i] with rowIdxType 1",
@@ -642,7 +637,6 @@ OPERATORS = (
     ),
     Operator(
         name="moe_compute_expert_tokens",
-        function=camel("moe_compute_expert_tokens"),
         summary="Cumulative number of rows of each expert.",
         formula="out[i] = number of sortedExperts <= i",
         parameters=(

@@ -27,7 +27,6 @@ from aclnn.core.products import CLASS_950, Product
 from aclnn.operators.library.common import (
     MODERN,
     attribute,
-    camel,
     expect_within,
     optional_in,
     support,
@@ -174,7 +173,6 @@ _INDICES = tensor_in(_PLACES, "the row indices of the tokens, -1 for none; INT32
 OPERATORS = (
     Operator(
         name="moe_init_routing_v2_grad",
-        function=camel("moe_init_routing_v2_grad"),
         summary="Gradient of aclnnMoeInitRoutingV2 with respect to tokens.",
         formula="out[i] = sum over j of gradExpandedX[expandedRowIdx[i * topK + j]]",
         parameters=(
@@ -203,7 +201,6 @@ OPERATORS = (
     ),
     Operator(
         name="moe_finalize_routing_v2_grad",
-        function=camel("moe_finalize_routing_v2_grad"),
         summary="Gradients of aclnnMoeFinalizeRoutingV2 with respect to the experts' rows and the weights.",
         formula="gradExpandedXOut[expandedRowIdx[i, j]] = gradY[i] * scalesOptional[i, j]; gradScalesOut[i, j] = "
         "sum of gradY[i] * (expandedXOptional[expandedRowIdx[i, j]] + biasOptional[expertIdxOptional[i, j]])",

@@ -43,7 +43,6 @@ from aclnn.operators.library.common import (
     WITH_TRAINING,
     add_at,
     add_rows,
-    camel,
     declared,
     library_operator,
     on_950,
@@ -710,7 +709,6 @@ OPERATORS = (
     ),
     Operator(
         name="repeat_interleave_grad",
-        function=camel("repeat_interleave_grad"),
         summary="Gradient of repetitions along a dimension.",
         formula="out[i] = sum of yGrad over the copies of the i-th slice along axis",
         parameters=(

@@ -41,7 +41,6 @@ from aclnn.operators.library.common import (
     UNSIGNED,
     WITH_INFERENCE,
     add_at,
-    camel,
     expect_within,
     library_operator,
     on_950,
@@ -538,7 +537,6 @@ def _places(name: str, summary: str, words: str, find: Callable[[Any], Any], tra
 
     return Operator(
         name=name,
-        function=camel(name),
         summary=summary,
         formula=f"out = the indices of elements of self that are not 0, a {words} each",
         parameters=(_SELF, tensor_out("out", f"INT64; at most as many {words}s as self has elements")),
@@ -661,7 +659,6 @@ _FILL = "Fill slices along a dimension with a number"
 OPERATORS = (
     Operator(
         name="index",
-        function=camel("index"),
         summary="Select elements by index tensors or masks.",
         formula="out = self[indices]",
         parameters=(_SELF, _INDICES, _OUT),
@@ -681,7 +678,6 @@ OPERATORS = (
     ),
     Operator(
         name="index_put_impl",
-        function=camel("index_put_impl"),
         summary="Replace elements selected by index tensors, or add to them, in place.",
         formula="selfRef[indices] = values, or += values",
         parameters=(

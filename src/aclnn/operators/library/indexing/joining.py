@@ -33,7 +33,6 @@ from aclnn.operators.library.common import (
     NUMBERS,
     REAL,
     UNSIGNED,
-    camel,
     on_950,
     promoted_dtype,
     support,
@@ -221,7 +220,6 @@ def _extreme(name: str, word: str, function: Callable[[Any, Any], Any]) -> Opera
 
     return Operator(
         name=f"{name}_n",
-        function=camel(f"{name}_n"),
         summary=f"The {word} elements of tensors, which broadcast to one shape; NaN if one is.",
         formula=f"out = {name} of the tensors",
         parameters=(Parameter("tensors", "tensors", Kind.INPUT_LIST, "what is compared"), tensor_out()),

@@ -33,7 +33,6 @@ from aclnn.operators.library.common import (
     WITH_INFERENCE,
     WITH_TRAINING,
     add_rows,
-    camel,
     expect_within,
     library_operator,
     on_950,
@@ -193,7 +192,6 @@ def _renorm(table: Any, indices: Any, longest: float, order: float) -> Any:
 OPERATORS = (
     Operator(
         name="one_hot",
-        function=camel("one_hot"),
         summary="One-hot encoding of class indices.",
         formula="out[…, j] = onValue where self = j, offValue elsewhere",
         parameters=(
@@ -242,7 +240,6 @@ OPERATORS = (
     ),
     Operator(
         name="embedding_dense_backward",
-        function=camel("embedding_dense_backward"),
         summary="Gradient of an embedding lookup with respect to the table.",
         formula="out[indices[i]] += grad[i], except for paddingIdx; with scaleGradByFreq divided by each index's count",
         parameters=(
@@ -270,7 +267,6 @@ OPERATORS = (
     ),
     Operator(
         name="embedding_bag",
-        function=camel("embedding_bag"),
         summary="Sums, means or maxima over bags of embedding rows.",
         formula="output[b] = sum, mean or maximum of weight[indices[i]] for i from offsets[b] to the next",
         parameters=(

@@ -13,7 +13,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import NUMBERS, UNSIGNED, attribute, camel, on_950, support, tensor_in
+from aclnn.operators.library.common import NUMBERS, UNSIGNED, attribute, on_950, support, tensor_in
 from aclnn.operators.library.lists import each_of, few_dims, not_null, of_types
 
 _TAKEN = on_950(UNSIGNED, NUMBERS)
@@ -100,7 +100,6 @@ def _operator(
 
     return Operator(
         name=name,
-        function=camel(name),
         summary="Split a tensor along a dimension.",
         formula=formula,
         parameters=(

@@ -41,7 +41,6 @@ from aclnn.operators.library.common import (
     MODERN,
     WITH_INFERENCE,
     attribute,
-    camel,
     expect_within,
     library_operator,
     optional_in,
@@ -320,7 +319,6 @@ def _quantized_work(call: Call) -> Library | None:
 def _quant_scatter(name: str, supported: Mapping[Product, frozenset[D]], header: str, *mode: Parameter) -> Operator:
     return Operator(
         name=name,
-        function=camel(name),
         summary="Quantize updates and write them to a slice of each sample, in place.",
         formula="selfRef[i, ..., indices[i] + k, :] = round(updates[i, ..., k, :] / quantScales + quantZeroPoints)",
         parameters=(
@@ -396,7 +394,6 @@ OPERATORS = (
     ),
     Operator(
         name="scatter_nd_update",
-        function=camel("scatter_nd_update"),
         summary="Replace elements or slices at multi-dimensional indices, in place.",
         formula="varRef[indices[i, 0], indices[i, 1], ...] = updates[i]",
         parameters=(
@@ -426,7 +423,6 @@ OPERATORS = (
     ),
     Operator(
         name="inplace_scatter_update",
-        function=camel("inplace_scatter_update"),
         summary="Replace a slice of each sample along a dimension, in place.",
         formula="data[i, ..., indices[i] + k, ...] = updates[i, ..., k, ...], k along axis; "
         "sample indices[i, 0] from indices[i, 1] with two dimensions of indices",
@@ -459,7 +455,6 @@ OPERATORS = (
     ),
     Operator(
         name="scatter_list",
-        function=camel("scatter_list"),
         summary="Replace a slice of each tensor of a list along a dimension, in place.",
         formula="varRef[i][..., indice[i] + k, ...] = updates[i, ..., k, ...], k along axis; "
         "with two dimensions of indice indice[i, 1] of them from indice[i, 0]",
@@ -495,7 +490,6 @@ OPERATORS = (
     ),
     Operator(
         name="strided_slice_assign_v2",
-        function=camel("strided_slice_assign_v2"),
         summary="Replace slices along dimensions, in place.",
         formula="varRef[begin[i] : end[i] : strides[i]] = inputValue along axesOptional[i], of each i",
         parameters=(

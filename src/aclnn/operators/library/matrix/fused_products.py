@@ -27,7 +27,6 @@ from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import (
     USE_HF32,
     attribute,
-    camel,
     constant_text,
     cube_math,
     optional_in,
@@ -151,7 +150,6 @@ def _work(call: Call) -> Library | None:
 OPERATORS = (
     Operator(
         name="fused_matmul",
-        function=camel("fused_matmul"),
         summary="Matrix product with a bias and a fused addition, multiplication or activation.",
         formula="y = x1 @ x2 + bias; y + x3, y * x3, gelu(y) or relu(y) by fusedOpType",
         parameters=(

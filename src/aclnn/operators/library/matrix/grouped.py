@@ -30,7 +30,7 @@ from aclnn.core.dtypes import Format
 from aclnn.core.operator import LISTS, Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import MODERN, attribute, camel, parts_between, support
+from aclnn.operators.library.common import MODERN, attribute, support
 from aclnn.operators.library.lists import alike, each_of, not_null, of_types, public
 from aclnn.operators.library.quantization.quantization import product_scale
 from aclnn.operators.library.quantization.quantized_products import BLOCK, integer_product
@@ -639,7 +639,6 @@ def _grouped(name: str) -> Operator:
     )
     return Operator(
         name=name,
-        function=camel(name),
         summary="Grouped matrix products.",
         formula=f"{out}[i] = x[i] @ weight[i] + biasOptional[i]"
         + f"; of INT8: (x[i] @ weight[i] + biasOptional[i]) * scaleOptional[i] * {_ROW_SCALE}" * has_more,

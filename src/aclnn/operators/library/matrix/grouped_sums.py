@@ -30,7 +30,6 @@ from aclnn.operators.library.common import (
     INDEX_TYPES,
     MODERN,
     attribute,
-    camel,
     optional_in,
     support,
     tensor_in,
@@ -79,7 +78,6 @@ def _declared(version: int) -> Operator:
     kind = (attribute("groupListType", Kind.INT64, "the contents of groupList, 0: ends, 1: sizes"),) * (version > 1)
     return Operator(
         name=name,
-        function=camel(name),
         summary="Grouped product with the first factor transposed, accumulated in place.",
         formula="yRef[g] = yRef[g] + x[rows of g]^T @ weight[rows of g]",
         parameters=(
@@ -161,7 +159,6 @@ def _bias(version: int) -> Operator:
     kind = (attribute("groupIdxType", Kind.INT64, f"0: {_GROUPS} has ends, 1: sizes"),) * (version > 1)
     return Operator(
         name=name,
-        function=camel(name),
         summary="Add up the rows of each group, as the gradient of a bias for each group.",
         formula=f"out[g] = sum of gradY[rows of g], without {_GROUPS} of gradY[g]",
         parameters=(

@@ -62,7 +62,6 @@ from aclnn.operators.library.common import (
     WITH_TRAINING,
     Form,
     attribute,
-    camel,
     cube_math,
     library_operator,
     on_950,
@@ -307,7 +306,6 @@ def _outer_sum(form: Form) -> Operator:
 
     return Operator(
         name=f"{form.prefix}addr",
-        function=camel(f"{form.prefix}addr"),
         summary=form.summary("Add a multiple of the outer product of two vectors to a multiple of a matrix."),
         formula=f"{out} = beta * {first} + alpha * vec1[i] * vec2[j]",
         parameters=form.parameters(
@@ -388,7 +386,6 @@ def _of_two(
 ) -> Operator:
     return Operator(
         name=name,
-        function=camel(name),
         summary=summary,
         formula="out = self @ mat2",
         parameters=(tensor_in("self", "the left operand"), tensor_in("mat2", "the right operand"), _OUT, CUBE),
@@ -657,7 +654,6 @@ OPERATORS = (
     ),
     Operator(
         name="addmv",
-        function=camel("addmv"),
         summary="Add a multiple of a product of a matrix and a vector to a multiple of a vector.",
         formula="out = beta * self + alpha * (mat @ vec)",
         parameters=(
@@ -729,7 +725,6 @@ OPERATORS = (
     ),
     Operator(
         name="linalg_cross",
-        function=camel("linalg_cross"),
         summary="Cross products of vectors along a dimension of size 3.",
         formula="out = self x other along dim",
         parameters=(tensor_in("self", "the first vectors"), tensor_in("other", "the second vector"), DIM, _OUT),

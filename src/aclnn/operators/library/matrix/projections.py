@@ -27,7 +27,6 @@ from aclnn.core.products import Product
 from aclnn.operators.library.common import (
     MODERN,
     attribute,
-    camel,
     expect_within,
     optional_in,
     support,
@@ -129,7 +128,6 @@ def _lora_work(call: Call) -> Library | None:
 OPERATORS = (
     Operator(
         name="transform_bias_rescale_qkv",
-        function=camel("transform_bias_rescale_qkv"),
         summary="Add a bias to queries, keys and values, rescale the queries, and move heads first.",
         formula="qOut, kOut, vOut = (qkv + qkvBias) in heads, qOut / sqrt(columns of a head)",
         parameters=(
@@ -152,7 +150,6 @@ OPERATORS = (
     ),
     Operator(
         name="add_lora",
-        function=camel("add_lora"),
         summary="Add LoRA updates, with the low-rank weights selected by indices.",
         formula="out = y, out[i, yOffset : yOffset + ySliceSize] += x[i] @ weightA[g, layerIdx]^T @ "
         "weightB[g, layerIdx]^T * scale, g = indices[i]; nothing for g = -1 or the number of weights",

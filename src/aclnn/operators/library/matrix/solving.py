@@ -37,7 +37,6 @@ from aclnn.operators.library.common import (
     WITH_INFERENCE,
     WITH_TRAINING,
     attribute,
-    camel,
     library_operator,
     support,
     tensor_in,
@@ -259,7 +258,6 @@ OPERATORS = (
     ),
     Operator(
         name="svd",
-        function=camel("svd"),
         summary="Singular value decomposition (SVD).",
         formula="u @ diag(sigma) @ v^T = input",
         parameters=(

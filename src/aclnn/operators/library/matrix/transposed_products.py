@@ -24,7 +24,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950
-from aclnn.operators.library.common import MODERN, attribute, camel, optional_in, support, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, attribute, optional_in, support, tensor_in, tensor_out
 
 _ORDERS = {"permX1": ((0, 1, 2), (1, 0, 2)), "permX2": ((0, 1, 2), (0, 2, 1)), "permY": ((1, 0, 2),)}
 _UNUSED = ("bias", "scale")
@@ -115,7 +115,6 @@ def _work(call: Call) -> Library:
 OPERATORS = (
     Operator(
         name="transpose_batch_mat_mul",
-        function=camel("transpose_batch_mat_mul"),
         summary="Batched matrix product with permuted dimensions.",
         formula="out = permute(permute(x1, permX1) @ permute(x2, permX2), permY), "
         "in batchSplitFactor parts of the batch side by side",

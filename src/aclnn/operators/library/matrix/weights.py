@@ -40,7 +40,7 @@ from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_RUNTIME_ERROR
-from aclnn.operators.library.common import MODERN, camel, on_950, support, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, on_950, support, tensor_in, tensor_out
 from aclnn.operators.library.quantization.four_bits import IN_INT32, packed, unpacked, unpacked_words
 from aclnn.operators.library.quantization.microscaling import powers, restored
 
@@ -301,7 +301,6 @@ def _weight_product(name: str, *precise: Parameter) -> Operator:
     in_blocks = name == _NZ
     return Operator(
         name=name,
-        function=camel(name),
         summary="Matrix product with a quantized weight, scaled as a whole, per column or per group of rows.",
         formula="y = x @ ((weight + antiquantOffsetOptional) * antiquantScale) + biasOptional",
         parameters=(
@@ -458,7 +457,6 @@ OPERATORS = (
     ),
     Operator(
         name="trans_matmul_weight",
-        function=camel("trans_matmul_weight"),
         summary="Convert a weight to the device's preferred layout; here the memory is unchanged.",
         formula="mmWeightRef = mmWeightRef",
         parameters=(tensor_out("mmWeightRef", "the weight"),),
@@ -475,7 +473,6 @@ OPERATORS = (
     ),
     Operator(
         name="npu_format_cast",
-        function=camel("npu_format_cast"),
         summary="Copy a weight into a tensor of another storage format; here the elements keep their order.",
         formula="dstTensor = srcTensor",
         parameters=(

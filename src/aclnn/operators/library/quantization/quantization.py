@@ -40,7 +40,6 @@ from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVA
 from aclnn.operators.library.common import (
     MODERN,
     attribute,
-    camel,
     constant_text,
     optional_in,
     support,
@@ -184,7 +183,6 @@ def _static_work(call: Call) -> Library | None:
 def _static(name: str, products: frozenset[Product], *further: Parameter) -> Operator:
     return Operator(
         name=name,
-        function=camel(name),
         summary="Quantize with given scales and offsets.",
         formula="y = round(x * scale + offset)",
         parameters=(
@@ -404,7 +402,6 @@ def _dynamic(version: int) -> Operator:
         parameters.append(attribute("dstTypeMax", Kind.FLOAT, "ignored: of floating results"))
     return Operator(
         name=name,
-        function=camel(name),
         summary="Dynamic quantization, with scales computed from the input.",
         formula="y = round(x * smoothScales / scale + offset), scale = max(|x * smoothScales|) / 127",
         parameters=(*parameters, *outputs),
@@ -499,7 +496,6 @@ def _scales(version: int) -> Operator:
 
     return Operator(
         name=name,
-        function=camel(name),
         summary="Encode scales and offsets for the dequantization of products on the device.",
         formula="out = bits(scale) & 0xFFFFE000 | 1 << 46 | (offset & 0x1FF) << 37",
         parameters=(
@@ -533,7 +529,6 @@ def _scales_shape(call: Call) -> Shape:
 
 _RESTORED = Operator(
     name="ascend_anti_quant",
-    function=camel("ascend_anti_quant"),
     summary="Dequantize.",
     formula="y = (x + offset) * scale",
     parameters=(

@@ -34,7 +34,7 @@ from aclnn.core.dtypes import float32
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import MODERN, attribute, camel, optional_in, support, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, attribute, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.quantization.quantization import (
     MOST,
     dynamically,
@@ -214,7 +214,6 @@ def _smooth(name: str, more: bool) -> Operator:
     )
     return Operator(
         name=name,
-        function=camel(name),
         summary="SwiGLU with the result quantized, with factors per group of rows.",
         formula="y = round(swish(a) * b * smoothScales * scale), scale = 127 / max(|swish(a) * b * smoothScales|)",
         parameters=(
@@ -345,7 +344,6 @@ def _dequantized(name: str, more: bool) -> Operator:
     no_offset = (only_if(rule(f"none in {_DYNAMIC}: {_QUANT[1]}", _no_offset), "then", _is_dynamic),)
     return Operator(
         name=name,
-        function=camel(name),
         summary="SwiGLU of a dequantized product, with the result quantized.",
         formula="a, b = halves of x * weightScale * activationScale + bias,  y = round(swish(a) * b / scale)",
         parameters=(

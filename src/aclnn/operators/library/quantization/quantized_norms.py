@@ -32,7 +32,7 @@ from aclnn.core.dtypes import float32
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
-from aclnn.operators.library.common import MODERN, attribute, camel, optional_in, support, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, attribute, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.quantization.quantization import (
     MOST,
     dynamically,
@@ -127,7 +127,6 @@ def _static(name: str, more: bool) -> Operator:
     beta, norm = (_BETA,) * more, (_NORM,) * more
     return Operator(
         name=name,
-        function=camel(name),
         summary="RMSNorm of a sum, quantized with one or two scales.",
         formula=f"{_FORMULA},  y1 = round(y / scales1 + zeroPoints1)",
         parameters=(
@@ -217,7 +216,6 @@ def _single_work(call: Call) -> Library | None:
 
 _SINGLE = Operator(
     name="rms_norm_quant",
-    function=camel("rms_norm_quant"),
     summary="RMSNorm over the last dimension, quantized.",
     formula="y = round((x / sqrt(mean(x^2) + epsilon) * gamma + beta) / scale + offset)",
     parameters=(
@@ -281,7 +279,6 @@ def _with_rstd(*checks: Check) -> tuple[Check, ...]:
 
 _THIRD = Operator(
     name="rms_norm_quant_v3",
-    function=camel("rms_norm_quant_v3"),
     summary="RMSNorm over the last dimension, quantized, with its reciprocal root mean square.",
     formula="rstd = 1 / sqrt(mean(x^2) + epsilon), z = x * rstd * gamma + betaOptional, "
     "y = round(z / scale + offsetOptional), or round(z * scale + offsetOptional) without divMode",
@@ -388,7 +385,6 @@ def _dynamic(name: str, more: bool) -> Operator:
     mask = (Parameter(_MASK, _MASK, Kind.BOOL_ARRAY, "which of the two results to write", optional=True),) * more
     return Operator(
         name=name,
-        function=camel(name),
         summary="RMSNorm of a sum, dynamically quantized per row, once or twice.",
         formula=f"{_FORMULA},  y1 = round(y * smoothScale1 / scale1)",
         parameters=(

@@ -45,7 +45,7 @@ from aclnn.core.status import (
     ACLNN_ERR_PARAM_NULLPTR,
     ACLNN_ERR_RUNTIME_ERROR,
 )
-from aclnn.operators.library.common import MODERN, attribute, camel, optional_in, support, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, attribute, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.quantization.four_bits import IN_INT32, unpacked, unpacked_words
 from aclnn.operators.library.quantization.microscaling import BLOCK as MX_BLOCK
 from aclnn.operators.library.quantization.microscaling import PAIR, factors, restored
@@ -532,7 +532,6 @@ def _operator(
     )
     return Operator(
         name=name,
-        function=camel(name),
         summary="Quantized matrix product with dequantization.",
         formula=f"out = (x1 @ x2 + bias) * {' * '.join((names.scale, *by_rows))} + {names.offset}",
         parameters=(
@@ -605,7 +604,6 @@ def _oldest(name: str) -> Operator:
     )
     return Operator(
         name=name,
-        function=camel(name),
         summary="Multiply matrices of INT8 and scale the products.",
         formula="out = (x1 @ x2 + bias) * deqScale",
         parameters=(

@@ -30,7 +30,6 @@ from aclnn.core.products import A2_CLASS
 from aclnn.operators.library.common import (
     INDEX_TYPES,
     attribute,
-    camel,
     optional_in,
     support,
     tensor_in,
@@ -93,7 +92,6 @@ def _restored_work(call: Call) -> Library | None:
 OPERATORS = (
     Operator(
         name="group_quant",
-        function=camel("group_quant"),
         summary="Quantize groups of rows with scales per group.",
         formula="y = round(x * scale[group of the row] + offsetOptional)",
         parameters=(
@@ -129,7 +127,6 @@ OPERATORS = (
     ),
     Operator(
         name="dequant_bias",
-        function=camel("dequant_bias"),
         summary="Dequantize integer products.",
         formula="out = x * weightScale * activateScaleOptional + biasOptional; an INT32 bias is added before scaling",
         parameters=(

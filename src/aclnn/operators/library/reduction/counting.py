@@ -28,7 +28,6 @@ from aclnn.operators.library.common import (
     INTEGERS,
     MODERN,
     NUMBERS,
-    camel,
     expect_within,
     library_operator,
     scalar,
@@ -98,7 +97,6 @@ def _histogram(self: Any, low: Any, high: Any, bins: int) -> Any:
 OPERATORS = (
     Operator(
         name="bincount",
-        function=camel("bincount"),
         summary="Count the occurrences of each nonnegative integer, or sum their weights.",
         formula="out[n] = number of elements equal to n, or the sum of their weights",
         parameters=(

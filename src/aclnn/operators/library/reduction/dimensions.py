@@ -13,7 +13,7 @@ from aclnn.core.checks import axis, dtype_in, extents, has_zero, limited_dims, p
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import Product
-from aclnn.operators.library.common import WITH_INFERENCE, camel, on_950, support, tensor_in, tensor_out
+from aclnn.operators.library.common import WITH_INFERENCE, on_950, support, tensor_in, tensor_out
 
 Shape = tuple[int, ...]
 SELF, OUT = tensor_in("self", "what is reduced"), tensor_out()
@@ -198,7 +198,6 @@ def reduction(
 
     return Operator(
         name=name,
-        function=camel(name),
         summary=summary,
         formula=formula,
         parameters=(SELF, *parameters),

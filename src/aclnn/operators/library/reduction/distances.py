@@ -32,7 +32,6 @@ from aclnn.operators.library.common import (
     MODERN,
     WITH_TRAINING,
     attribute,
-    camel,
     library_operator,
     replaced,
     scalar,
@@ -244,7 +243,6 @@ OPERATORS = (
     ),
     Operator(
         name="cdist_backward",
-        function=camel("cdist_backward"),
         summary="Gradient of pairwise distances with respect to the first rows.",
         formula="out[i] = sum over j of grad[i, j] * d * |d|^(p - 2) / cdist[i, j]^(p - 1), d = x1[i] - x2[j]",
         parameters=(

@@ -16,7 +16,6 @@ from aclnn.operators.library.common import (
     REAL,
     UNSIGNED,
     attribute,
-    camel,
     support,
     tensor_in,
     tensor_out,
@@ -108,7 +107,6 @@ def _distinct(
     names = [each.name for each in outputs]
     return Operator(
         name=name,
-        function=camel(name),
         summary=summary,
         formula=formula,
         parameters=(_SELF, *given, *outputs),

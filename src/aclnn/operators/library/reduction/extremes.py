@@ -19,7 +19,6 @@ from aclnn.operators.library.common import (
     UNSIGNED,
     WITH_INFERENCE,
     WITH_TRAINING,
-    camel,
     library_operator,
     on_950,
     support,
@@ -73,7 +72,6 @@ def _extreme_place(
 
     return Operator(
         name=name,
-        function=camel(name),
         summary=f"Indices of the {word} elements along a dimension; the first of equal elements.",
         formula=f"out = index along dim of the {word} element of self",
         parameters=(SELF, *ALONG, OUT),

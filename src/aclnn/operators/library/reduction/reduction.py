@@ -41,7 +41,6 @@ from aclnn.operators.library.common import (
     REAL,
     REAL_FLOATING,
     WITH_INFERENCE,
-    camel,
     library_operator,
     on_950,
     scalar,
@@ -118,7 +117,6 @@ def _over_dims(
 
     return Operator(
         name=name,
-        function=camel(name),
         summary=summary,
         formula=formula,
         parameters=(
@@ -418,7 +416,6 @@ OPERATORS = (
     ),
     Operator(
         name="linalg_vector_norm",
-        function=camel("linalg_vector_norm"),
         summary="Vector norm over some dimensions.",
         formula="out = (sum of |self|^ord over dims)^(1/ord)",
         parameters=(

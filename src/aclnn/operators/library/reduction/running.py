@@ -34,7 +34,6 @@ from aclnn.operators.library.common import (
     UNSIGNED,
     WITH_TRAINING,
     attribute,
-    camel,
     library_operator,
     scalar,
     support,
@@ -97,7 +96,6 @@ def _running(
 
     return Operator(
         name=name,
-        function=camel(name),
         summary=f"Running {title} along a dimension{', in place' if out == first else ''}.",
         formula=f"{out}[i] = {title[:-1]} of {first}[j] for j up to i",
         parameters=parameters,

@@ -35,7 +35,6 @@ from aclnn.operators.library.common import (
     UNSIGNED,
     WITH_TRAINING,
     attribute,
-    camel,
     library_operator,
     on_950,
     promoted,
@@ -98,7 +97,6 @@ def _sort_work(call: Call) -> Library | None:
 def _sorting(name: str, summary: str, parameters: tuple[Parameter, ...], count: Callable[[Call], int]) -> Operator:
     return Operator(
         name=name,
-        function=camel(name),
         summary=summary,
         formula="valuesOut, indicesOut = sort(self) along dim, indices",
         parameters=(_SELF, *parameters, tensor_out("valuesOut", "the elements"), tensor_out("indicesOut", "INT64")),
@@ -198,7 +196,6 @@ def _search(name: str, summary: str, searched: Parameter) -> Operator:
 
     return Operator(
         name=name,
-        function=camel(name),
         summary=summary,
         formula="out = the index at which self would be inserted into sortedSequence",
         parameters=(
@@ -283,7 +280,6 @@ OPERATORS = (
     ),
     Operator(
         name="bucketize",
-        function=camel("bucketize"),
         summary="Find the buckets, delimited by boundaries, of elements.",
         formula="out = number of boundaries < self, or <= self if right",
         parameters=(

@@ -23,7 +23,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator
-from aclnn.operators.library.common import MODERN, attribute, camel, optional_in, support, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, attribute, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.training.loss import class_weights
 
 _WEIGHT, _REDUCTION = "weightOptional", "reductionOptional"
@@ -113,7 +113,6 @@ _WEIGHTS = optional_in(_WEIGHT, "the weight of each class; FLOAT")
 OPERATORS: tuple[Operator, ...] = (
     Operator(
         name="cross_entropy_loss",
-        function=camel("cross_entropy_loss"),
         summary="Cross-entropy of logits and class indices, with weights and label smoothing.",
         formula="logProbOut = log(softmax(input)); lossOut = -weight[target] * logProbOut[target]; "
         "mean: their sum / the weights' sum",
@@ -141,7 +140,6 @@ OPERATORS: tuple[Operator, ...] = (
     ),
     Operator(
         name="cross_entropy_loss_grad",
-        function=camel("cross_entropy_loss_grad"),
         summary="Gradient of the cross-entropy with respect to the logits.",
         formula="out = (softmax - onehot(target)) * weight[target] * gradLoss; mean: divided by the weights' sum",
         parameters=(

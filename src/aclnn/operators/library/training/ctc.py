@@ -33,7 +33,6 @@ from aclnn.operators.library.common import (
     WITH_TRAINING,
     add_at,
     attribute,
-    camel,
     expect_within,
     support,
     tensor_in,
@@ -242,7 +241,6 @@ _FORMULA = "-ln of the sum over alignments of targets of the products of their p
 OPERATORS = (
     Operator(
         name="ctc_loss",
-        function=camel("ctc_loss"),
         summary="Connectionist temporal classification (CTC) loss.",
         formula=f"negLogLikelihoodOut = {_FORMULA}",
         parameters=(
@@ -267,7 +265,6 @@ OPERATORS = (
     ),
     Operator(
         name="ctc_loss_backward",
-        function=camel("ctc_loss_backward"),
         summary="Gradient of the CTC loss.",
         formula=f"out = gradOut * gradient of {_FORMULA}",
         parameters=(

@@ -41,7 +41,6 @@ from aclnn.operators.library.common import (
     MODERN,
     WITH_INFERENCE,
     WITH_TRAINING,
-    camel,
     expect_within,
     library_operator,
     logistic,
@@ -313,7 +312,6 @@ def _pairwise(
     )
     forward = Operator(
         name=name,
-        function=camel(name),
         summary=f"{title}, optionally reduced to the mean or sum.",
         formula=f"out = {formula}, optionally reduced to the mean or sum",
         parameters=(*pair, *weights, reduced, *numbers, tensor_out("out", "the loss")),
@@ -331,7 +329,6 @@ def _pairwise(
     )
     backward = Operator(
         name=f"{name}_backward",
-        function=camel(f"{name}_backward"),
         summary=f"Gradient of {name} with respect to its first argument.",
         formula=f"out = gradOutput * derivative of {formula}; mean: divided by the number of elements",
         parameters=(
@@ -518,7 +515,6 @@ OPERATORS = (
     ),
     Operator(
         name="nll_loss",
-        function=camel("nll_loss"),
         summary="Weighted negative log-likelihood of class indices.",
         formula="out = -weight[target] * self[target]; mean: their sum / the weights' sum",
         parameters=(
@@ -579,7 +575,6 @@ OPERATORS = (
     ),
     Operator(
         name="nll_loss2d",
-        function=camel("nll_loss2d"),
         summary="Weighted negative log-likelihood of class indices per pixel.",
         formula="out = -weight[target] * self[target]; mean: their sum / the weights' sum",
         parameters=(
@@ -719,7 +714,6 @@ OPERATORS = (
     ),
     Operator(
         name="kl_div_target_backward",
-        function=camel("kl_div_target_backward"),
         summary="Gradient of kl_div with respect to target.",
         formula="gradTarget = gradOutput * (ln target + 1 - self), or e^target * (target + 1 - self) with logTarget",
         parameters=(

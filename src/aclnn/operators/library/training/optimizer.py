@@ -28,7 +28,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import MODERN, camel, optional_in, support, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.lists import alike, as_many, each_of, few_dims, not_null, of_same_shape, of_types
 
 _STATE = ("varRef", "mRef", "vRef")
@@ -264,7 +264,6 @@ _FORMULA = "varRef = varRef - lr * (mhat / (sqrt(vhat) + eps) + weightDecay * va
 OPERATORS = (
     Operator(
         name="apply_adam",
-        function=camel("apply_adam"),
         summary="Adam step, in place, with hyperparameters in tensors.",
         formula="varRef = varRef - lr * sqrt(1 - beta2Power) / (1 - beta1Power) * m / (sqrt(v) + epsilon), "
         "with useNesterov of beta1 * m + (1 - beta1) * grad",
@@ -296,7 +295,6 @@ OPERATORS = (
     ),
     Operator(
         name="apply_adam_w",
-        function=camel("apply_adam_w"),
         summary="AdamW step, in place, with hyperparameters in tensors.",
         formula=_FORMULA,
         parameters=(
@@ -323,7 +321,6 @@ OPERATORS = (
     ),
     Operator(
         name="apply_adam_w_v2",
-        function=camel("apply_adam_w_v2"),
         summary="AdamW step, in place.",
         formula=f"{_FORMULA}, of step + 1",
         parameters=(
@@ -350,7 +347,6 @@ OPERATORS = (
     ),
     Operator(
         name="fused_adam",
-        function=camel("fused_adam"),
         summary="Fused Adam step for lists of parameters, in place.",
         formula="paramsRef = paramsRef - lr * mhat / (sqrt(vhat) + eps), of gradsRef + weightDecay * paramsRef",
         parameters=(
@@ -410,7 +406,6 @@ OPERATORS = (
     ),
     Operator(
         name="fused_sgd",
-        function=camel("fused_sgd"),
         summary="Fused SGD step for lists of parameters, in place.",
         formula="v = momentum * v + (1 - dampening) * (gradsRef + weightDecay * paramsRef), paramsRef -= lr * v",
         parameters=(
@@ -458,7 +453,6 @@ OPERATORS = (
     ),
     Operator(
         name="amp_update_scale",
-        function=camel("amp_update_scale"),
         summary="Update the loss scale: decrease it after infinite gradients, increase it after many finite ones.",
         formula="updatedScale = currentScale * backoffFactor if foundInf, * growthFactor after growthInterval steps",
         parameters=(

@@ -44,7 +44,6 @@ from aclnn.operators.library.common import (
     INTEGERS,
     MODERN,
     add_at,
-    camel,
     cube_math,
     expect_within,
     tensor_in,
@@ -479,7 +478,6 @@ def _operator(
 
     return Operator(
         name=name,
-        function=camel(name),
         summary=summary,
         formula="of each window",
         parameters=parameters,

@@ -29,7 +29,6 @@ from aclnn.operators.library.common import (
     INTEGERS,
     MODERN,
     WITH_TRAINING,
-    camel,
     expect_within,
     support,
     tensor_in,
@@ -132,7 +131,6 @@ def _unpooling(rank: int) -> tuple[Operator, Operator]:
     ) -> Operator:
         return Operator(
             name=name,
-            function=camel(name),
             summary=summary,
             formula=formula,
             parameters=parameters,

@@ -32,9 +32,9 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, camel
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
-from aclnn.operators.library.common import MODERN, camel, support, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, support, tensor_in, tensor_out
 from aclnn.operators.library.vision.pooling import along_axes
 
 #: A cubic kernel's parameter, as PyTorch has it, and that of antialiased interpolation.
