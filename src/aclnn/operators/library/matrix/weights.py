@@ -157,7 +157,8 @@ def _groups(call: Call) -> int:
 
 def _scale_shape(call: Call) -> str | None:
     n, got = _shape(call)[1], call["antiquantScale"].shape
-    allowed = [(_groups(call), n)] if call["antiquantGroupSize"] else [(1,), (1, 1), (n,), (1, n)]
+    whole = [] if call.operator.name == _NZ else [(1,), (1, 1)]
+    allowed = [(_groups(call), n)] if call["antiquantGroupSize"] else [*whole, (n,), (1, n)]
     if got in allowed:
         return None
     return f"antiquantScale: expected shape {listing(map(extents, allowed))}, got {extents(got)}"
@@ -275,14 +276,6 @@ def _nz_group(call: Call) -> str | None:
     return None
 
 
-def _nz_scale_shape(call: Call) -> str | None:
-    n, got = _shape(call)[1], call["antiquantScale"].shape
-    allowed = [(_groups(call), n)] if call["antiquantGroupSize"] else [(n,), (1, n)]
-    if got in allowed:
-        return None
-    return f"antiquantScale: expected shape {listing(map(extents, allowed))}, got {extents(got)}"
-
-
 def _nz_turned(call: Call) -> str | None:
     weight = call["weight"]
     if weight.dtype == D.INT8 or not weight.is_transposed:
@@ -338,7 +331,7 @@ def _weight_product(name: str, *precise: Parameter) -> Operator:
             rule("group size: antiquantGroupSize", _group_size),
             *((rule("groups of the data type: antiquantGroupSize", _nz_group),) if in_blocks else ()),
             *(one_of(parameter.name, 0, 1) for parameter in precise),
-            rule("shape of scales: antiquantScale", _nz_scale_shape if in_blocks else _scale_shape),
+            rule("shape of scales: antiquantScale", _scale_shape),
             same_shape(_OFFSET, "antiquantScale"),
             each("a row", (_BIAS,), _bias_shape),
             *on(CLASS_950, each("contiguous", ("x",), _contiguous)),
