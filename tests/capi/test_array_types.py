@@ -197,6 +197,13 @@ def test_a_type_of_arrays(device: None, op_type: str) -> None:
         np.testing.assert_allclose(out, each, rtol=1e-5, atol=1e-5)
 
 
+def test_a_negative_shift_counts_as_0(device: None) -> None:
+    """It shifted all bits out, unlike aclnnRightShift, which has the same kernel."""
+    out = np.empty(3, np.int32)
+    assert call("RightShift", (np.array([-9, 9, -9], np.int32), np.array([-1, -2, 40], np.int32)), [out], {}) == 0
+    assert out.tolist() == [-9, 9, -1]
+
+
 @pytest.mark.parametrize("align", ["LEFT_RIGHT", "RIGHT_LEFT"])
 def test_diagonals_are_packed_from_the_highest_on(device: None, align: str) -> None:
     """From the left, or to the right, where they are shorter than the longest."""

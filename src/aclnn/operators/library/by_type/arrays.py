@@ -35,6 +35,7 @@ from aclnn.operators.library.common import (
     tensor_in,
     tensor_out,
 )
+from aclnn.operators.library.elementwise.pairs import right_shift
 
 Array = np.ndarray[Any, Any]
 Shape = Callable[[Call], Sequence[int]]
@@ -218,6 +219,7 @@ def _product(x1: Array, x2: Array) -> Array:
 
 
 def _logarithms(x1: Array, x2: Array) -> Array:
+    """Products with logarithms, 0 where x1 is 0, even beside NaN as in TensorFlow; aclnnXLogY has NaN as in PyTorch."""
     return np.where(x1 == 0, 0, x1 * np.log(np.where(x1 == 0, 1, _wide(x2))))
 
 
@@ -582,7 +584,7 @@ _PAIRS: Mapping[str, tuple[str, Callable[..., Any], Collection[D]]] = {
     "LeftShift": ("y = x1 << x2", np.left_shift, INTEGERS),
     "MulNoNan": ("y = x1 * x2, 0 where x2 is 0", _product, _COMPUTED),
     "NextAfter": ("y = the number after x1 in the direction of x2", np.nextafter, (D.FLOAT, D.DOUBLE)),
-    "RightShift": ("y = x1 >> x2", np.right_shift, INTEGERS),
+    "RightShift": ("y = x1 >> x2", right_shift, INTEGERS),
     "SquaredDifference": ("y = (x1 - x2)^2", lambda x1, x2: np.square(_wide(x1) - x2), _COMPUTED),
     "Xdivy": ("y = x1 / x2, 0 where x1 is 0", lambda x1, x2: np.where(x1 == 0, 0, _wide(x1) / x2), REAL_FLOATING),
     "Xlogy": ("y = x1 * log(x2), 0 where x1 is 0", _logarithms, REAL_FLOATING),

@@ -48,7 +48,7 @@ from aclnn.operators.library.common import (
 )
 
 
-def _shifted(x: Any, bits: Any) -> Any:
+def right_shift(x: Any, bits: Any) -> Any:
     """Return x / 2^bits, rounded down; negative shifts count as 0, and too large ones as the width minus one."""
     return np.right_shift(x, np.clip(bits, 0, 8 * x.dtype.itemsize - 1))
 
@@ -357,7 +357,7 @@ OPERATORS = (
             broadcast_shape_of("self", "self", "shiftBits"),
             same_shape("out", "self"),
         ),
-        _shifted,
+        right_shift,
         header="right_shift",
         dtype=lambda call: promoted(call, "self", "shiftBits"),
         dtypes=(*INTEGERS, *UNSIGNED),
