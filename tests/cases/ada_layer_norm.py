@@ -338,12 +338,8 @@ ADA_LAYER_NORM_BACKWARD = Case(
             for name in _OUTPUTS[3:]
         ),
         *(
-            Rejected(
-                f"at most 8 dimensions: gradOut, input, mean, rstd, scale, shift, {', '.join(_OUTPUTS)}",
-                shape(NINE, name),
-                name,
-                "at most 8 dimensions",
-                "9",
+            too_many_dims(
+                f"at most 8 dimensions: gradOut, input, mean, rstd, scale, shift, {', '.join(_OUTPUTS)}", name
             )
             for name in ("gradOut", "input", "mean", "rstd", "scale", "shift", *_OUTPUTS)
         ),

@@ -158,13 +158,7 @@ LAYER_NORM_BACKWARD = Case(
             for mask in ((True, True, True), (False, False, False))
         ),
         *(
-            Rejected(
-                "at most 8 dimensions: gradOut, input, mean, rstd",
-                shape(NINE, name),
-                name,
-                "at most 8 dimensions",
-                "9",
-            )
+            too_many_dims("at most 8 dimensions: gradOut, input, mean, rstd", name)
             for name in ("gradOut", "input", "mean", "rstd")
         ),
         Rejected(
