@@ -202,10 +202,6 @@ def _whole(call: Call) -> str | None:
     return None
 
 
-def _writes_sums(call: Call) -> bool:
-    return bool(call[_LSE_FLAG])
-
-
 def _types() -> tuple[Check, ...]:
     """Return the checks of types, layouts and blocks that precede the kernels' checks."""
     return (
@@ -301,7 +297,7 @@ OPERATORS = (
                     *_kernel("attentionOut"),
                     *restricted(
                         "with softmaxLseFlag",
-                        _writes_sums,
+                        lambda call: bool(call[_LSE_FLAG]),
                         present(_LSE),
                         dtype_in({D.FLOAT}, _LSE),
                         shape_is("a sum for each query", _lse_shape, _LSE),

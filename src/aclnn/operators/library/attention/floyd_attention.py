@@ -23,7 +23,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator
-from aclnn.core.products import A2_CLASS, Product
+from aclnn.core.products import A2_CLASS
 from aclnn.operators.library.common import attribute, optional_in, support, tensor_in, tensor_out
 
 Array = np.ndarray[Any, Any]
@@ -145,10 +145,6 @@ def _mask_or_scores(call: Call, name: str) -> str | None:
     return None if got in allowed else f"expected shape {' or '.join(map(extents, allowed))}, got {extents(got)}"
 
 
-def _statistic_shape(call: Call) -> tuple[int, ...]:
-    return (*call["query"].shape[:4], _COPIES)
-
-
 def _shapes(mask: Check, statistics: tuple[str, str], attention: tuple[str, ...]) -> tuple[Check, ...]:
     return (
         dims_between(5, 5, "query", "key1"),
@@ -158,7 +154,7 @@ def _shapes(mask: Check, statistics: tuple[str, str], attention: tuple[str, ...]
         shape_is("with query", _second_key_shape, "key2"),
         same_shape("value2", "key2"),
         mask,
-        shape_is("eight for each query", _statistic_shape, *statistics),
+        shape_is("eight for each query", lambda call: (*call["query"].shape[:4], _COPIES), *statistics),
         *(same_shape(name, "query") for name in attention),
     )
 
@@ -166,14 +162,6 @@ def _shapes(mask: Check, statistics: tuple[str, str], attention: tuple[str, ...]
 def _columns(halves: tuple[int, ...], tensors: int) -> list[tuple[D, ...]]:
     """Return the supported data types of a number of tensors: FLOAT, except for those in ``halves``."""
     return [tuple(of if at in halves else D.FLOAT for at in range(tensors)) for of in _HALVES]
-
-
-def _forward_columns(product: Product) -> list[tuple[D, ...]]:
-    return _columns((*range(5), 7), 8)
-
-
-def _backward_columns(product: Product) -> list[tuple[D, ...]]:
-    return _columns((*range(6), *range(8, 14)), 14)
 
 
 _TENSORS = (
@@ -207,7 +195,7 @@ OPERATORS = (
         checks=generated(
             tuple(each.name for each in _TENSORS),
             _FORWARD_OUTPUTS,
-            _forward_columns,
+            lambda product: _columns((*range(5), 7), 8),
             _OF_MASK,
             *_shapes(
                 _ROWS_OR_SCORES,
@@ -235,7 +223,7 @@ OPERATORS = (
         checks=generated(
             (*(each.name for each in _TENSORS), "dy", "softmaxMax", "softmaxSum", "attentionIn"),
             tuple(_GRADIENTS),
-            _backward_columns,
+            lambda product: _columns((*range(6), *range(8, 14)), 14),
             _OF_MASK,
             *_shapes(_ROWS, ("softmaxMax", "softmaxSum"), ("dy", "attentionIn")),
             *(same_shape(out, of) for out, of in _GRADIENTS.items()),

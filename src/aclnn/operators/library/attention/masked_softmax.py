@@ -92,10 +92,6 @@ _WINDOW_MASK, _BIAS = "attenMaskOptional", "relativePosBias"
 _WITH_WINDOWS = A2_CLASS | {Product.ATLAS_INFERENCE}
 
 
-def _window_columns(product: Product) -> list[tuple[D, ...]]:
-    return [(of,) * 3 for of in FLOATING if of != D.BF16 or product.has_bfloat16]
-
-
 def _windows(call: Call) -> int:
     """Return the number of windows, whose scores have separate masks; 1 without windows."""
     mask = call[_WINDOW_MASK]
@@ -197,7 +193,7 @@ OPERATORS = (
         checks=generated(
             ("x", _BIAS),
             ("out",),
-            _window_columns,
+            lambda product: [(of,) * 3 for of in FLOATING if of != D.BF16 or product.has_bfloat16],
             dims_between(4, 5, "x"),
             dims_between(3, 5, _WINDOW_MASK, _BIAS),
             no_zero_dims("x"),

@@ -391,10 +391,6 @@ def _whole_heads(call: Call, name: str) -> str | None:
     return None if size > 0 and got % size == 0 else f"expected a multiple of {size} columns (headSize), got {got}"
 
 
-def _as_many_rows(call: Call) -> tuple[int, int]:
-    return call["queryIn"].shape[0], call["keyIn"].shape[1]
-
-
 def _cache_work(call: Call) -> Library:
     mode, size, parts = _HALVES if call["isNeoxStyle"] else _NEIGHBOURS, call["headSize"], _parts_of_angles(call)
 
@@ -542,7 +538,7 @@ OPERATORS = (
             *(same_dtype(name, "queryIn") for name in ("keyIn", "cosSinCache", "queryOut", "keyOut")),
             dims_between(2, 2, "queryIn", "keyIn", "cosSinCache"),
             not_empty("queryIn", "keyIn", "cosSinCache", "positions"),
-            shape_is("a row for each token", _as_many_rows, "keyIn"),
+            shape_is("a row for each token", lambda call: (call["queryIn"].shape[0], call["keyIn"].shape[1]), "keyIn"),
             same_shape("queryOut", "queryIn"),
             same_shape("keyOut", "keyIn"),
             rule("of all angles: mropeSection", _sections),

@@ -142,14 +142,6 @@ def _ends(which: int) -> Check:
     return rule(f"ends of sequences: {name}", violation)
 
 
-def _attention_shape(call: Call) -> tuple[int, ...]:
-    return (*call["query"].shape[:2], call["value"].shape[2])
-
-
-def _value_shape(call: Call) -> tuple[int, ...]:
-    return (*call["key"].shape[:2], call["value"].shape[2])
-
-
 def _kernel(attention: tuple[str, ...], statistics: tuple[str, str]) -> tuple[Check, ...]:
     """Return the kernel's checks of shapes and attributes."""
     return with_code(
@@ -158,14 +150,14 @@ def _kernel(attention: tuple[str, ...], statistics: tuple[str, str]) -> tuple[Ch
         dims_between(2, 2, _MASK),
         rule(f"blocks with a kernel: {_SIZE}", _blocks),
         rule("heads: headNum", _heads),
-        shape_is("rows and heads of key", _value_shape, "value"),
+        shape_is("rows and heads of key", lambda call: (*call["key"].shape[:2], call["value"].shape[2]), "value"),
         shape_is(
             "numbers for each head of keys",
             lambda call: (call["query"].shape[0], call["key"].shape[1], call[_COUNT]),
             _NUMBERS,
         ),
         *(_ends(which) for which in (0, 1)),
-        shape_is("of the attention", _attention_shape, *attention),
+        shape_is("of the attention", lambda call: (*call["query"].shape[:2], call["value"].shape[2]), *attention),
         shape_is("eight for each head", lambda call: (*call["query"].shape[:2], _COPIES), *statistics),
     )
 

@@ -260,10 +260,6 @@ def _gradient_work(call: Call) -> Library | None:
     return Library(back, (*names, *ropes, *_BACKWARD.given(call)), outputs)
 
 
-def _columns(product: Product) -> list[tuple[D, ...]]:
-    return [(of, of, D.INT32, of) for of in _HALVES]
-
-
 def _quantized_columns(product: Product) -> list[tuple[D, ...]]:
     keys = (D.INT8, D.FLOAT8_E4M3FN) if product in CLASS_950 else (D.INT8,)
     return [(of, key, key, D.INT32, of) for of in _HALVES for key in keys]
@@ -309,10 +305,6 @@ def _numbers(sequences: Sequences) -> Check:
         return f"sparseIndices: expected shape {extents((*tokens, 1))[:-1]}, …], got {extents(got)}"
 
     return rule("some numbers for each query: sparseIndices", violation)
-
-
-def _query_shape(call: Call) -> tuple[int, ...]:
-    return tuple(call["query"].shape)
 
 
 def _key_shape(call: Call) -> tuple[int, ...]:
@@ -394,7 +386,7 @@ def _forward(name: str, has_sinks: bool) -> Operator:
             *generated(
                 ("query", "key", "sparseIndices"),
                 ("attentionOut",),
-                _columns,
+                lambda product: [(of, of, D.INT32, of) for of in _HALVES],
                 *_PAGED.checks(),
                 *mask_checks(),
                 *_blocks(_BLOCK, _POWERS),
@@ -407,7 +399,7 @@ def _forward(name: str, has_sinks: bool) -> Operator:
                 shape_is("that of key", _key_shape, "value"),
                 each("with a head", _ROPES, _beside),
                 _numbers(_PAGED),
-                shape_is("that of query", _query_shape, "attentionOut"),
+                shape_is("that of query", lambda call: tuple(call["query"].shape), "attentionOut"),
                 *restricted(
                     f"with {_LSE}", _returns_statistics, shape_is("one for each head", _statistic_shape, *_STATISTICS)
                 ),

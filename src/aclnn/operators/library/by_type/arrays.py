@@ -201,10 +201,6 @@ def _set_band(matrices: Array, diagonal: Array, k: Array, align: str) -> Array:
     return found
 
 
-def _broadcast_three(call: Call) -> Sequence[int]:
-    return np.broadcast_shapes(*(call[name].shape for name in ("x", "x1", "x2")))
-
-
 def _diagonal(x: Array) -> Array:
     return np.diag(x.reshape(-1)).reshape(x.shape * 2)
 
@@ -376,10 +372,6 @@ def _scatter(op_type: str, word: str, combine: np.ufunc | None, is_nd: bool, is_
     )
 
 
-def _counted(call: Call) -> Sequence[int]:
-    return call["y"].shape if len(call["y"].shape) == 1 else ()
-
-
 LP_NORM = _lp_norm("LpNorm", Kind.INT64)
 LP_NORM_V2 = _lp_norm("LpNormV2", Kind.DOUBLE)
 CUM_SUM = _running("Cumsum", "y = running sums of x along axis", np.add, 0, NUMBERS)
@@ -416,7 +408,7 @@ ADDCMUL, ADDCDIV = (
         op_type,
         f"y = x + value * x1 {sign} x2",
         {"x": dtypes, "x1": (), "x2": (), "value": _COMPUTED},
-        {"y": Result(_broadcast_three)},
+        {"y": Result(lambda call: np.broadcast_shapes(*(call[name].shape for name in ("x", "x1", "x2"))))},
         function,
         checks=(broadcastable("x1", "x"), broadcastable("x2", "x"), broadcastable("x1", "x2")),
     )
@@ -441,7 +433,7 @@ RANGE = _operator(
     "Range",
     "y[i] = start + i * delta",
     {"start": _COMPUTED, "limit": (), "delta": ()},
-    {"y": Result(_counted)},
+    {"y": Result(lambda call: call["y"].shape if len(call["y"].shape) == 1 else ())},
     lambda start, limit, delta, count: _wide(start.reshape(())) + np.arange(count) * _wide(delta.reshape(())),
     {"count": Kind.INT64},
 )

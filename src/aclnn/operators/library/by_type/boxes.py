@@ -180,10 +180,6 @@ def _suppressed(
     return np.pad(np.array(kept, np.int32), (0, int(most) - len(kept))), len(kept)
 
 
-def _pixels(call: Call) -> tuple[int, ...]:
-    return tuple(call["xdiff_shape"])
-
-
 def _pooled_planes(call: Call) -> tuple[int, ...]:
     return call["rois"].shape[0], call["xdiff_shape"][1], call["pooled_height"], call["pooled_width"]
 
@@ -354,7 +350,7 @@ ROI_ALIGN_GRAD = typed(
         one_of("roi_end_mode", 0, 1, 2, 3),
         value_is("4 extents", lambda got: len(got) == 4, "xdiff_shape"),
         shape_is("bins", _pooled_planes, "ydiff"),
-        shape_is("the features", _pixels, "xdiff"),
+        shape_is("the features", lambda call: tuple(call["xdiff_shape"]), "xdiff"),
     ),
     align_back,
 )

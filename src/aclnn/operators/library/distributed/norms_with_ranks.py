@@ -100,10 +100,6 @@ def _scale_type(call: Call) -> str | None:
     return f"{SCALE}: expected {listing(each.c_name for each in allowed)} with {residual.c_name}, got {got.c_name}"
 
 
-def _columns(call: Call) -> tuple[int]:
-    return (call["x2"].shape[1],)
-
-
 def _operator(form: _Form, in_place: bool) -> Operator:
     """Declare a function whose sum is an output of its own, or replaces the addend."""
     total = "residual" if in_place else "y"
@@ -163,7 +159,7 @@ def _operator(form: _Form, in_place: bool) -> Operator:
                 *(same_dtype(each, "residual") for each in ("gamma", "normOut", *outputs[:1]) if each != "residual"),
                 public_format("x1", "x2", "bias", *further, "residual", "gamma", *outputs[:1], "normOut"),
                 *in_tiling(
-                    shape_is("one for each column", _columns, "gamma", "bias"),
+                    shape_is("one for each column", lambda call: (call["x2"].shape[1],), "gamma", "bias"),
                     *(same_shape(each, "residual") for each in ("normOut", *outputs[:1]) if each != "residual"),
                     rule("as many rows as x1: residual", _rows_of_residual),
                     value_is("a number between 0 and 1", lambda got: 0 < float32(got) < 1, "epsilon"),
@@ -179,10 +175,6 @@ def _operator(form: _Form, in_place: bool) -> Operator:
     )
 
 
-def _plain(call: Call) -> _Multiply:
-    return product_of
-
-
 def _integers(call: Call) -> _Multiply:
     shape = product_shape(call)
     return lambda x1, x2, operands: product_of_integers(x1, x2, operands, shape)
@@ -196,7 +188,7 @@ _FORMS = (
         (),
         (dtype_in(HALVES, "x1"), *(same_dtype(each, "x1") for each in ("x2", "bias", "residual"))),
         (LAID,),
-        _plain,
+        lambda call: product_of,
     ),
     _Form(
         "quant_",

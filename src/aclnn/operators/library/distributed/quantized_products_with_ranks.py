@@ -100,10 +100,6 @@ def _format_of_weight(call: Call) -> str | None:
     return f"x2: expected format ACL_FORMAT_ND{' or ACL_FORMAT_FRACTAL_NZ' * taken}, got {got.c_name}"
 
 
-def _rows(call: Call) -> Shape:
-    return (math.prod(call["x1"].shape[:-1]),)
-
-
 def _pair(call: Call) -> str | None:
     first, second = (call[name] for name in _SENT)
     if first is None and second is None:
@@ -219,7 +215,7 @@ def _quantized(version: int) -> Operator:
             column(bias),
             same_shape(x3, "output"),
             each("factors of columns", (scale, *sent), scale_shape),
-            *(shape_is("one for each row", _rows, each) for each in rows),
+            *(shape_is("one for each row", lambda call: (math.prod(call["x1"].shape[:-1]),), each) for each in rows),
             *((rule(f"both or none: {', '.join(sent)}", _pair),) if sent else ()),
             *on(set(REDUCING) - CLASS_950, LAID),
             *((known("commMode", of=REDUCING_ENGINES),) if version > 4 else ()),

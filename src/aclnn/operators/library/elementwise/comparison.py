@@ -265,14 +265,6 @@ def _close(self: Any, other: Any, rtol: float, atol: float, equal_nan: bool) -> 
     return (distance == 0) | (distance <= atol + rtol * np.abs(other.astype(np.float64)))
 
 
-def _same(self: Any, other: Any) -> Any:
-    return np.array_equal(self, other)
-
-
-def _has_minus(x: Any) -> Any:
-    return np.signbit(x) if x.dtype.kind == "f" else x < 0
-
-
 _FOUND = (*REAL_FLOATING, *INTEGERS)
 #: From this number of elements on, a scalar also determines the type, as in PyTorch.
 _MANY = 10
@@ -397,7 +389,7 @@ OPERATORS = (
         "signbit",
         "negative, or -0",
         "Test elements for a set sign bit.",
-        _has_minus,
+        lambda x: np.signbit(x) if x.dtype.kind == "f" else x < 0,
         "signbit",
         (*REAL, *UNSIGNED),
         results=(*REAL, *UNSIGNED, D.BOOL),
@@ -440,7 +432,7 @@ OPERATORS = (
             limited_dims("self", "other"),
             shape_is("one element", lambda call: (1,), "out"),
         ),
-        _same,
+        lambda self, other: np.array_equal(self, other),
         header="equal",
         dtypes=(*REAL, *UNSIGNED),
     ),

@@ -80,10 +80,6 @@ def _pair(call: Call) -> str | None:
     return f"self: expected data type {named} with {target.c_name}, got {source.c_name}"
 
 
-def _of_four_bits(call: Call) -> bool:
-    return any(call[name].dtype.bits == 4 for name in ("self", "out"))
-
-
 def _together(call: Call, name: str) -> str | None:
     tensor = call[name]
     return None if tensor.is_contiguous else f"expected a contiguous tensor, got strides {extents(tensor.strides)}"
@@ -188,8 +184,8 @@ OPERATORS = (
             limited_dims("self"),
             same_shape("out", "self"),
             *restricted(
-                "with four-bit types",
-                _of_four_bits,
+                "beside four bits",
+                lambda call: any(call[name].dtype.bits == 4 for name in ("self", "out")),
                 each("contiguous", ("self", "out"), _together),
                 rule("even last dimension: self", _pairs, ACLNN_ERR_INNER_TILING_ERROR),
             ),

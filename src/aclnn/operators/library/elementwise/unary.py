@@ -247,10 +247,6 @@ def _with_parts(product: Product) -> Collection[D]:
     return _PARTS if product.has_bfloat16 else COMPLEX
 
 
-def _tanh_gradient(dy: Any, y: Any) -> Any:
-    return dy.astype(np.float64) * (1.0 - np.square(y.astype(np.float64)))
-
-
 _EXPONENTS = (D.FLOAT, D.FLOAT16, D.BF16, D.INT64, D.BOOL)
 _CONST_STREAM = "const aclrtStream "
 #: Functions whose forms in place call their argument const.
@@ -568,7 +564,7 @@ OPERATORS = (
             broadcastable("output", "gradOutput"),
             broadcast_shape_of("gradInput", "gradOutput", "output"),
         ),
-        _tanh_gradient,
+        lambda dy, y: dy.astype(np.float64) * (1.0 - np.square(y.astype(np.float64))),
         header="tanh_backward",
         dtypes=REAL_FLOATING,
         stream_type=_CONST_STREAM,

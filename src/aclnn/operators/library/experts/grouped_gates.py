@@ -222,10 +222,6 @@ def _work(call: Call) -> Library | None:
     return Library(multiply, tuple(f"{name}[0]" if in_lists and name in _LISTS else name for name in names), outputs)
 
 
-def _result_shape(call: Call) -> Shape:
-    return call["x"].shape[0], _columns(call) // 2
-
-
 def _rows(call: Call) -> Shape:
     shape: Shape = call["x"].shape
     return shape[:1]
@@ -272,7 +268,7 @@ def _checks(assistant: str, rows: tuple[Check, ...], smooth: tuple[Check, ...], 
             shape_is("a row of each group", lambda call: (call["weight"].shape[0], _columns(call)), assistant)
         ),
         shape_is("a factor for each row", _rows, "xScale", "outputScale"),
-        shape_is("half of the products", _result_shape, "output"),
+        shape_is("half of the products", lambda call: (call["x"].shape[0], _columns(call) // 2), "output"),
         *smooth,
     )
 

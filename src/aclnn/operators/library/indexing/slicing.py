@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -95,10 +94,6 @@ def _regrouped(call: Call) -> tuple[int, ...]:
     return tuple(call["shape"]) if call["transposeFirst"] else tuple(call["shape"][at] for at in call["perm"])
 
 
-def _regroup(x: Any, perm: Sequence[int], shape: Sequence[int], first: bool) -> Any:
-    return x.transpose(perm).reshape(shape) if first else x.reshape(shape).transpose(perm)
-
-
 def _all_elements(call: Call) -> str | None:
     shape, given = call["shape"], call["x"]
     if math.prod(shape) == given.size and min(shape, default=0) >= 0:
@@ -184,7 +179,7 @@ OPERATORS = (
                 ),
             ),
         ),
-        _regroup,
+        lambda x, perm, shape, first: x.transpose(perm).reshape(shape) if first else x.reshape(shape).transpose(perm),
         header="confusion_transpose",
         dtypes=(*INTEGERS, *UNSIGNED, *FLOATING),
         products=CLASS_950,

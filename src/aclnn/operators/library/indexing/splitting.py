@@ -23,10 +23,6 @@ _MOST_WIDE = 32
 Sizes = Callable[[Call], Sequence[int]]
 
 
-def _with_size(call: Call) -> tuple[int, ...]:
-    return tuple(call["splitSize"])
-
-
 class _Even(Sequence[int]):
     """Sizes of equal parts, computed on access: an extent without memory behind it may have too many to store."""
 
@@ -141,7 +137,7 @@ OPERATORS = (
         "split_with_size",
         "out[i] = splitSize[i] elements of self along dim",
         attribute("splitSize", Kind.INT_ARRAY, "the sizes of the parts along dim"),
-        _with_size,
+        lambda call: tuple(call["splitSize"]),
         _sum_of_sizes,
         A2_CLASS | CLASS_950 | {Product.ATLAS_TRAINING},
     ),

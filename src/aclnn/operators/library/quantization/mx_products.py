@@ -64,10 +64,6 @@ def _stored(call: Call, name: str) -> Shape:
     return (second, first, *rest) if _is_turned(call, name) else (first, second, *rest)
 
 
-def _product_shape(call: Call) -> Shape:
-    return (_stored(call, "x1")[1], _stored(call, "x2")[1])
-
-
 def _pairs(name: str, x: str) -> Check:
     """Require scales of the columns of a matrix in storage order."""
 
@@ -155,7 +151,7 @@ _WHOLE = declared(
         no_zero_dims("x1", "x2"),
         rule("groups of 32: groupSize", _group),
         rule("as many rows as x1: x2", _as_many_rows),
-        shape_is("the product", _product_shape, "yRef"),
+        shape_is("the product", lambda call: (_stored(call, "x1")[1], _stored(call, "x2")[1]), "yRef"),
         _pairs("x1Scale", "x1"),
         _pairs("x2Scale", "x2"),
     ),

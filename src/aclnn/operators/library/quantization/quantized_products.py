@@ -328,10 +328,6 @@ def _is_mx(call: Call) -> bool:
     return call.product in CLASS_950 and all(each is not None and each.dtype == D.FLOAT8_E8M0 for each in tensors)
 
 
-def _is_plain(call: Call) -> bool:
-    return not _is_mx(call)
-
-
 def _is_mixed(call: Call) -> bool:
     """Return True for products of 8-bit and 4-bit types."""
     return _is_mx(call) and call["x1"].dtype == D.FLOAT8_E4M3FN and call["x2"].dtype == D.FLOAT4_E2M1
@@ -551,7 +547,7 @@ def _operator(
         checks=(
             present("x1", "x2", names.scale, "out"),
             *((each("null or empty", _RESERVED, _nothing, code),) if code is not None else ()),
-            *(restricted("without FLOAT8_E8M0", _is_plain, *plain) if is_new else plain),
+            *(restricted("without FLOAT8_E8M0", lambda call: not _is_mx(call), *plain) if is_new else plain),
             *(_mx_checks(*mx) * is_new),
         ),
         work=(lambda call: _mx_work(call) if _is_mx(call) else _work(call)) if is_new else _work,

@@ -67,10 +67,6 @@ def distances(first: Any, second: Any, p: float) -> Any:
     return _root(total, p)
 
 
-def _between(x1: Any, x2: Any, p: float, mode: int) -> Any:
-    return distances(x1[..., :, None, :], x2[..., None, :, :], p)
-
-
 def _pairs(self: Any, p: Any) -> Any:
     first, second = np.triu_indices(len(self), 1)
     return distances(self[first], self[second], float(p))
@@ -113,10 +109,6 @@ def factors(self: Any, p: float, most: float, dim: int) -> Any:
     norms = _root(terms.max(1) if math.isinf(p) else terms.sum(1), p)
     found = np.where(norms > most, most / (norms + _EPSILON), 1.0)
     return np.moveaxis(found.reshape(-1, *(1,) * (rows.ndim - 1)), 0, dim)
-
-
-def _renormed(self: Any, p: Any, most: Any, dim: int) -> Any:
-    return self * factors(self, float(p), float(most), dim)
 
 
 def _not_negative(name: str, *but: float) -> Check:
@@ -204,7 +196,7 @@ def _renorm(name: str, x: str, out: str) -> Operator:
             axis("dim", x),
             _not_negative("maxNorm"),
         ),
-        _renormed,
+        lambda self, p, most, dim: self * factors(self, float(p), float(most), dim),
         header="renorm",
         dtypes=FLOATING,
         products=WITH_TRAINING,
@@ -235,7 +227,7 @@ OPERATORS = (
             _not_negative("p"),
             shape_is("a matrix for each set", _matrices, "out"),
         ),
-        _between,
+        lambda x1, x2, p, mode: distances(x1[..., :, None, :], x2[..., None, :, :], p),
         header="cdist",
         dtypes=FLOATING,
         products=MODERN,

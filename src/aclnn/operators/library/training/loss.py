@@ -398,10 +398,6 @@ def _entropy(self: Any, target: Any, weight: Any) -> Any:
     return _weighted((target - 1) * no - target * yes, weight)
 
 
-def _entropy_slope(self: Any, target: Any, weight: Any) -> Any:
-    return _weighted((self - target) / np.maximum((1 - self) * self, 1e-12), weight)
-
-
 def _logit_entropy(self: Any, target: Any, weight: Any, positive: Any) -> Any:
     factor = 1.0 if positive is None else positive
     return _weighted((1 - target) * np.logaddexp(0, self) + factor * target * np.logaddexp(0, -self), weight)
@@ -417,10 +413,6 @@ def _divergence(self: Any, target: Any, log_target: bool) -> Any:
         return np.exp(target) * (target - self)
     # 0·log 0 is 0.
     return np.where(target == 0, 0, target * np.log(target)) - target * self
-
-
-def _divergence_slope(self: Any, target: Any, log_target: bool) -> Any:
-    return -np.exp(target) if log_target else -target
 
 
 def _target_slope(self: Any, target: Any, log_target: bool) -> Any:
@@ -674,7 +666,7 @@ OPERATORS = (
         "Binary cross-entropy",
         "-weight * (target ln self + (1 - target) ln(1 - self))",
         _entropy,
-        _entropy_slope,
+        lambda self, target, weight: _weighted((self - target) / np.maximum((1 - self) * self, 1e-12), weight),
         (_WEIGHT_OF_EACH,),
         gradient_checks=(same_format("target", "self"), same_format(_WEIGHT_OF_EACH.name, "self")),
         gradient_shapes=unless_empty(
@@ -706,7 +698,7 @@ OPERATORS = (
         "Kullback-Leibler divergence of log-probabilities",
         "target * (ln target - self), or e^target * (target - self) with logTarget",
         _divergence,
-        _divergence_slope,
+        lambda self, target, log_target: -np.exp(target) if log_target else -target,
         numbers=(Parameter("logTarget", "log_target", Kind.BOOL, "whether target contains log-probabilities"),),
         most=_BATCH_MEAN,
         gradient_shapes=(rule("broadcasts to the others: gradOutput", _target_shapes), same_shape("out", "self")),

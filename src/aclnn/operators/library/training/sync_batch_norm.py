@@ -197,17 +197,9 @@ def _reduce_work(call: Call) -> Library:
     return Library(sums, ("x",), ("sum", "squareSum"))
 
 
-def _ranks(call: Call) -> tuple[int, ...]:
-    return call["totalSum"].shape[:1]
-
-
 def _some_ranks(call: Call) -> str | None:
     got = call["totalSum"].shape
     return None if got[0] else f"totalSum: expected at least 1 row, got shape {extents(got)}"
-
-
-def _channels_of_sums(call: Call) -> tuple[int, ...]:
-    return call["totalSum"].shape[1:]
 
 
 def _unless_x_is_empty(*checks: Check) -> tuple[Check, ...]:
@@ -411,8 +403,8 @@ OPERATORS = (
                 public_format(*_SUMS, "sampleCount", "mean", "variance"),
                 dims_between(2, 2, "totalSum"),
                 same_shape("totalSquareSum", "totalSum"),
-                shape_is("one for each rank", _ranks, "sampleCount"),
-                shape_is("one for each channel", _channels_of_sums, *_GATHERED),
+                shape_is("one for each rank", lambda call: call["totalSum"].shape[:1], "sampleCount"),
+                shape_is("one for each channel", lambda call: call["totalSum"].shape[1:], *_GATHERED),
                 rule("a rank: totalSum", _some_ranks),
             ),
             _gather_sums_work,

@@ -67,14 +67,6 @@ def _columns(call: Call, name: str) -> str | None:
     return f"expected 4 rows of a multiple of {_COLUMNS} numbers, got shape {extents(got)}"
 
 
-def _each_column(call: Call) -> tuple[int, int]:
-    return 1, call["bBoxes"].shape[1]
-
-
-def _complete(boxes: Any, others: Any, trans: bool, mode: str) -> tuple[Any, Any]:
-    return complete(boxes, others, trans, False, mode, True)
-
-
 _TEXT = rule("text: mode", lambda call: None if call["mode"] else "mode: expected 'iou' or 'iof', got null")
 
 
@@ -144,9 +136,9 @@ OPERATORS = (
                 dims_between(2, 2, "bBoxes", "gtBoxes", "overlap", "atanSub"),
                 each("columns", ("bBoxes", "gtBoxes"), _columns),
                 same_shape("gtBoxes", "bBoxes"),
-                shape_is("one for each column", _each_column, "overlap", "atanSub"),
+                shape_is("one for each column", lambda call: (1, call["bBoxes"].shape[1]), "overlap", "atanSub"),
             ),
-            _complete,
+            lambda boxes, others, trans, mode: complete(boxes, others, trans, False, mode, True),
             header="ciou",
             dtypes=(D.FLOAT, D.FLOAT16),
             products=CLASS_950,
