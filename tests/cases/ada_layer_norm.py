@@ -338,8 +338,12 @@ ADA_LAYER_NORM_BACKWARD = Case(
             for name in _OUTPUTS[3:]
         ),
         *(
-            too_many_dims(
-                f"at most 8 dimensions: gradOut, input, mean, rstd, scale, shift, {', '.join(_OUTPUTS)}", name
+            Rejected(
+                f"at most 8 dimensions: gradOut, input, mean, rstd, scale, shift, {', '.join(_OUTPUTS)}",
+                shape(NINE, name),
+                name,
+                "at most 8 dimensions",
+                "9",
             )
             for name in ("gradOut", "input", "mean", "rstd", "scale", "shift", *_OUTPUTS)
         ),

@@ -102,9 +102,9 @@ ELU = Case(
         *every_null("present: self, alpha, scale, inputScale, out", "self alpha scale inputScale out"),
         *_rows("self", wide=True),
         *_complex("scale", "alpha", "inputScale"),
-        Refusal("holds the result: out", dtype(D.INT64, "out"), "out", "ACL_FLOAT", "ACL_INT64", dtypes=(FLOAT,)),
-        Refusal("same shape as self: out", shape((3, 2), "out"), "out", "shape [2, 3]", "[3, 2]"),
-        too_many_dims("at most 8 dimensions: self", "self", "out"),
+        Rejected("holds the result: out", dtype(D.INT64, "out"), "out", "ACL_FLOAT", "ACL_INT64", dtypes=(FLOAT,)),
+        Rejected("same shape as self: out", shape((3, 2), "out"), "out", "shape [2, 3]", "[3, 2]"),
+        Rejected("at most 8 dimensions: self", shape(NINE, "self", "out"), "self", "at most 8 dimensions", "9"),
     ),
     mixed=lambda draw, product, arguments: dtype(draw(st.sampled_from(_WIDE)), "out"),
     accepted=(
@@ -133,7 +133,7 @@ INPLACE_ELU = Case(
         *every_null("present: selfRef, alpha, scale, inputScale", "selfRef alpha scale inputScale"),
         *_rows("selfRef", wide=True),
         *_complex("scale", "alpha", "inputScale"),
-        too_many_dims("at most 8 dimensions: selfRef", "selfRef"),
+        Rejected("at most 8 dimensions: selfRef", shape(NINE, "selfRef"), "selfRef", "at most 8 dimensions", "9"),
     ),
     accepted=in_place_edges(),
     examples=(),
@@ -195,9 +195,15 @@ ELU_BACKWARD = Case(
             "shape [2, 3]",
             "[1, 3]",
         ),
-        Refusal("same shape as gradOutput: gradInput", shape((3, 2), "gradInput"), "gradInput", "[2, 3]", "[3, 2]"),
-        too_many_dims("at most 8 dimensions: gradOutput", "gradOutput", "selfOrResult", "gradInput"),
-        Refusal(
+        Rejected("same shape as gradOutput: gradInput", shape((3, 2), "gradInput"), "gradInput", "[2, 3]", "[3, 2]"),
+        Rejected(
+            "at most 8 dimensions: gradOutput",
+            shape(NINE, "gradOutput", "selfOrResult", "gradInput"),
+            "gradOutput",
+            "at most 8 dimensions",
+            "9",
+        ),
+        Rejected(
             _NOT_NEGATIVE, {"alpha": scalar(-1, D.INT8), "isResult": True}, "alpha", "a number of 0 or more", "-1.0"
         ),
     ),

@@ -92,8 +92,15 @@ FAST_GELU_BACKWARD = Case(
             "[2, 4]",
             products=MODERN,
         ),
-        too_many_dims("at most 8 dimensions: self", "self", "gradOutput", "gradInput", products=MODERN),
-        Refusal(
+        Rejected(
+            "at most 8 dimensions: self",
+            shape(NINE, "gradOutput", "self", "gradInput"),
+            "self",
+            "at most 8 dimensions",
+            "9",
+            products=MODERN,
+        ),
+        Rejected(
             "same format as self: gradInput",
             {"gradInput": {"format": Format.FORMAT_NCHW}},
             "gradInput",

@@ -65,8 +65,8 @@ def forward_rows(*rows: str, x: str = "self", out: str = "out") -> tuple[Rejecte
         "private on the 950": tuple(
             replace(rejection, check=rejection.check + ON_950, products=ONLY_950) for rejection in private
         ),
-        "rank": (too_many_dims(f"at most 8 dimensions: {x}", x, out),),
-        "shape": (Refusal(f"same shape as {x}: {out}", shape((3, 2), out), out, "shape [2, 3]", "[3, 2]"),),
+        "rank": (Rejected(f"at most 8 dimensions: {x}", shape(NINE, x, out), x, "at most 8 dimensions", "9"),),
+        "shape": (Rejected(f"same shape as {x}: {out}", shape((3, 2), out), out, "shape [2, 3]", "[3, 2]"),),
         "format": (
             Rejected(
                 f"same format as {x}: {out}",

@@ -98,7 +98,7 @@ GE_GLU = Case(
             for name in ("out", "outGelu")
         ),
         *(
-            too_many_dims(_RANKS, name)
+            Rejected(_RANKS, shape(NINE, name), name, "at most 8 dimensions", "9")
             for name in ("self", "out", "outGelu")
         ),
         *gated_rows("self", "out", "outGelu"),

@@ -137,8 +137,11 @@ GLU = Case(
     rejected=(
         *every_null("present: self, out", "self out"),
         *_listed("self", "out", check="data type: self, out"),
-        Refusal("data type: self, out", dtype(D.INT64, "out"), "out", "data type ACL_FLOAT", "ACL_INT64"),
-        *(too_many_dims("at most 8 dimensions: self, out", name) for name in ("self", "out")),
+        Rejected("data type: self, out", dtype(D.INT64, "out"), "out", "data type ACL_FLOAT", "ACL_INT64"),
+        *(
+            Rejected("at most 8 dimensions: self, out", shape(NINE, name), name, "at most 8 dimensions", "9")
+            for name in ("self", "out")
+        ),
         _ONE,
         *gated_rows("self", "out"),
     ),
@@ -172,7 +175,10 @@ GLU_BACKWARD = Case(
             Rejected(f"same data type as self: {name}", dtype(other, name), name, "that of self", "ACL_")
             for name in ("gradOut", "out")
         ),
-        *(too_many_dims("at most 8 dimensions: self, out, gradOut", name) for name in ("self", "out", "gradOut")),
+        *(
+            Rejected("at most 8 dimensions: self, out, gradOut", shape(NINE, name), name, "at most 8 dimensions", "9")
+            for name in ("self", "out", "gradOut")
+        ),
         _ONE,
         *gated_rows("self", "gradOut"),
         Rejected("same shape as self: out", shape((2, 4), "out"), "out", "[2, 6]", "[2, 4]"),

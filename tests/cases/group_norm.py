@@ -280,7 +280,7 @@ GROUP_NORM_BACKWARD = Case(
             "240100",
             products=A2_CLASS,
         ),
-        too_many_dims("at most 8 dimensions: gradOut", "gradOut"),
+        Rejected("at most 8 dimensions: gradOut", shape(NINE, "gradOut"), "gradOut", "at most 8 dimensions", "9"),
         *(
             Rejected("as many elements as N·C·HxW: gradOut, input", shape((2, 4, 2), name), name, "24 elements", "16")
             for name in ("gradOut", "input")

@@ -60,9 +60,9 @@ _CURVES = {
 
 def _listed(x: str, *others: str) -> tuple[Rejected, ...]:
     return (
-        Refusal(f"data type: {x}", dtype(D.INT16, x), x, "data type ACL_FLOAT", "ACL_INT16"),
-        Refusal(f"data type: {x}", dtype(BF16, x, *others), x, "data type ACL_FLOAT", "ACL_BF16", products=OLD),
-        too_many_dims(f"at most 8 dimensions: {x}", x, *others),
+        Rejected(f"data type: {x}", dtype(D.INT16, x), x, "data type ACL_FLOAT", "ACL_INT16"),
+        Rejected(f"data type: {x}", dtype(BF16, x, *others), x, "data type ACL_FLOAT", "ACL_BF16", products=OLD),
+        Rejected(f"at most 8 dimensions: {x}", shape(NINE, x, *others), x, "at most 8 dimensions", "9"),
     )
 
 
@@ -136,13 +136,16 @@ HARDSIGMOID_BACKWARD = Case(
     },
     rejected=(
         *every_null("present: gradOutput, self, out", "gradOutput self out"),
-        Refusal(_LISTED, dtype(D.INT32, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_INT32"),
-        Refusal(_LISTED, dtype(BF16, *_ALIKE), "gradOutput", "data type ACL_FLOAT", "ACL_BF16", products=OLD),
-        Refusal(_LISTED, dtype(D.BOOL, "self"), "self", "data type ACL_FLOAT", "ACL_BOOL"),
-        Refusal("holds the promotion of gradOutput and self: out", dtype(D.INT32, "out"), "out", "ACL_", "ACL_INT32"),
-        *(too_many_dims(f"at most 8 dimensions: {', '.join(_ALIKE)}", name) for name in _ALIKE),
-        Refusal("same shape as self: gradOutput", shape((1, 3), "gradOutput"), "gradOutput", "[2, 3]", "[1, 3]"),
-        Refusal("same shape as self: out", shape((3, 2), "out"), "out", "[2, 3]", "[3, 2]"),
+        Rejected(_LISTED, dtype(D.INT32, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_INT32"),
+        Rejected(_LISTED, dtype(BF16, *_ALIKE), "gradOutput", "data type ACL_FLOAT", "ACL_BF16", products=OLD),
+        Rejected(_LISTED, dtype(D.BOOL, "self"), "self", "data type ACL_FLOAT", "ACL_BOOL"),
+        Rejected("holds the promotion of gradOutput and self: out", dtype(D.INT32, "out"), "out", "ACL_", "ACL_INT32"),
+        *(
+            Rejected(f"at most 8 dimensions: {', '.join(_ALIKE)}", shape(NINE, name), name, "at most 8 dimensions", "9")
+            for name in _ALIKE
+        ),
+        Rejected("same shape as self: gradOutput", shape((1, 3), "gradOutput"), "gradOutput", "[2, 3]", "[1, 3]"),
+        Rejected("same shape as self: out", shape((3, 2), "out"), "out", "[2, 3]", "[3, 2]"),
     ),
     mixed=_mixed,
     accepted=(

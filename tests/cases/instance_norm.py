@@ -108,8 +108,8 @@ INSTANCE_NORM = Case(
             for got in (BF16, D.DOUBLE)
         ),
         *differs("x", *_TENSORS[1:]),
-        too_many_dims("at most 8 dimensions: x", "x"),
-        Refusal("kernel of the product", {}, "product", "one with a kernel, Atlas inference", "A", products=_OTHERS),
+        Rejected("at most 8 dimensions: x", shape(NINE, "x"), "x", "at most 8 dimensions", "9"),
+        Rejected("kernel of the product", {}, "product", "one with a kernel, Atlas inference", "A", products=_OTHERS),
         *(_only(_RANK, shape(got, "x"), "x", "4 dimensions", str(len(got))) for got in ((2, 4, 6), (2, 4, 3, 2, 1))),
         *(
             _only(_FLAT, shape(got, name), name, "1 dimension", str(len(got)))

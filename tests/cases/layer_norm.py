@@ -158,7 +158,13 @@ LAYER_NORM_BACKWARD = Case(
             for mask in ((True, True, True), (False, False, False))
         ),
         *(
-            too_many_dims("at most 8 dimensions: gradOut, input, mean, rstd", name)
+            Rejected(
+                "at most 8 dimensions: gradOut, input, mean, rstd",
+                shape(NINE, name),
+                name,
+                "at most 8 dimensions",
+                "9",
+            )
             for name in ("gradOut", "input", "mean", "rstd")
         ),
         Rejected(

@@ -72,8 +72,8 @@ MISH = Case(
         Rejected(_LISTED, dtype(BF16, "self", "out"), "self", "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD),
         Rejected(_LISTED, dtype(D.INT32, "out"), "out", "data type ACL_FLOAT", "ACL_INT32"),
         *forward_rows("dtype"),
-        too_many_dims("at most 8 dimensions: self, out", "self", "out"),
-        too_many_dims("at most 8 dimensions: self, out", "out"),
+        Rejected("at most 8 dimensions: self, out", shape(NINE, "self", "out"), "self", "at most 8 dimensions", "9"),
+        Rejected("at most 8 dimensions: self, out", shape(NINE, "out"), "out", "at most 8 dimensions", "9"),
         *forward_rows("shape"),
     ),
     accepted=forward_edges(most=8),
@@ -99,7 +99,7 @@ INPLACE_MISH = Case(
         Rejected(
             "data type: selfRef", dtype(BF16, "selfRef"), "selfRef", "data type ACL_FLOAT", "ACL_BF16", products=OLD
         ),
-        too_many_dims("at most 8 dimensions: selfRef", "selfRef"),
+        Rejected("at most 8 dimensions: selfRef", shape(NINE, "selfRef"), "selfRef", "at most 8 dimensions", "9"),
     ),
     never_together=frozenset({("present: selfRef", "data type: selfRef")}),
     accepted=in_place_edges(),
@@ -135,14 +135,17 @@ MISH_BACKWARD = Case(
     },
     rejected=(
         *every_null("present: gradOutput, self, gradInput", "gradOutput self gradInput"),
-        Refusal(_HOLDS, dtype(D.INT32, "gradInput"), "gradInput", "ACL_", "ACL_INT32"),
-        Refusal(_GRADIENTS, dtype(D.DOUBLE, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_DOUBLE"),
-        Refusal(_GRADIENTS, dtype(BF16, *_ALIKE), "gradOutput", "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD),
-        Refusal(_GRADIENTS, dtype(D.INT32, "self"), "self", "data type ACL_FLOAT", "ACL_INT32"),
-        Refusal(_GRADIENTS, dtype(D.DOUBLE, "gradInput"), "gradInput", "data type ACL_FLOAT", "ACL_DOUBLE"),
-        *(too_many_dims(f"at most 8 dimensions: {', '.join(_ALIKE)}", name) for name in _ALIKE),
-        Refusal(_BROADCAST, shape((4, 3), "gradOutput"), "gradOutput", "broadcasts with [2, 3]", "[4, 3]"),
-        Refusal(_BROADCAST_SHAPE, shape((1, 2, 3), "gradInput"), "gradInput", "shape [2, 3]", "[1, 2, 3]"),
+        Rejected(_HOLDS, dtype(D.INT32, "gradInput"), "gradInput", "ACL_", "ACL_INT32"),
+        Rejected(_GRADIENTS, dtype(D.DOUBLE, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_DOUBLE"),
+        Rejected(_GRADIENTS, dtype(BF16, *_ALIKE), "gradOutput", "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD),
+        Rejected(_GRADIENTS, dtype(D.INT32, "self"), "self", "data type ACL_FLOAT", "ACL_INT32"),
+        Rejected(_GRADIENTS, dtype(D.DOUBLE, "gradInput"), "gradInput", "data type ACL_FLOAT", "ACL_DOUBLE"),
+        *(
+            Rejected(f"at most 8 dimensions: {', '.join(_ALIKE)}", shape(NINE, name), name, "at most 8 dimensions", "9")
+            for name in _ALIKE
+        ),
+        Rejected(_BROADCAST, shape((4, 3), "gradOutput"), "gradOutput", "broadcasts with [2, 3]", "[4, 3]"),
+        Rejected(_BROADCAST_SHAPE, shape((1, 2, 3), "gradInput"), "gradInput", "shape [2, 3]", "[1, 2, 3]"),
     ),
     never_together=frozenset({(_BROADCAST, _BROADCAST_SHAPE)}),
     mixed=_mixed,

@@ -118,8 +118,11 @@ PRELU = Case(
                 ("out", dtype(D.DOUBLE, "out"), "ACL_DOUBLE", (*MODERN, *OLD)),
             )
         ),
-        *(too_many_dims(f"at most 8 dimensions: {', '.join(_BOTH)}", name) for name in _BOTH),
-        Refusal("same shape as self: out", shape((3, 2), "out"), "out", "[2, 3]", "[3, 2]"),
+        *(
+            Rejected(f"at most 8 dimensions: {', '.join(_BOTH)}", shape(NINE, name), name, "at most 8 dimensions", "9")
+            for name in _BOTH
+        ),
+        Rejected("same shape as self: out", shape((3, 2), "out"), "out", "[2, 3]", "[3, 2]"),
         *_SIZES,
     ),
     accepted=(*_edges(False), Accepted("another type", dtype(other, "out")), Accepted("mixed", dtype(other, "weight"))),
@@ -157,8 +160,11 @@ PRELU_BACKWARD = Case(
             for name in _FIVE
             if name != "self"
         ),
-        *(too_many_dims(f"at most 8 dimensions: {', '.join(_FIVE)}", name) for name in _FIVE),
-        Refusal("same shape as self: gradInput", shape((3, 2), "gradInput"), "gradInput", "[2, 3]", "[3, 2]"),
+        *(
+            Rejected(f"at most 8 dimensions: {', '.join(_FIVE)}", shape(NINE, name), name, "at most 8 dimensions", "9")
+            for name in _FIVE
+        ),
+        Rejected("same shape as self: gradInput", shape((3, 2), "gradInput"), "gradInput", "[2, 3]", "[3, 2]"),
         *_SIZES,
         Rejected(_SLOPES, shape((1, 3), "gradWeight"), "gradWeight", "shape [3]", "[1, 3]"),
         Rejected(_SLOPES, shape((1, 1), "weight") | shape((1,), "gradWeight"), "gradWeight", "shape [1, 1]", "[1]"),

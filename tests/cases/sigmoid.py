@@ -83,11 +83,13 @@ SIGMOID = Case(
     curves=_CURVES,
     rejected=(
         *every_null("present: self, out", "self out"),
-        Refusal("data type: self", dtype(D.UINT32, "self"), "self", "data type ACL_FLOAT", "ACL_UINT32"),
-        Refusal("data type: self", dtype(BF16, "self", "out"), "self", "data type ACL_FLOAT", "ACL_BF16", products=OLD),
-        Refusal("data type: out", dtype(D.INT16, "out"), "out", "data type ACL_FLOAT", "ACL_INT16"),
-        Refusal("same shape as out: self", shape((3, 2), "out"), "self", "shape [3, 2]", "[2, 3]"),
-        too_many_dims("at most 8 dimensions: self", "self", "out"),
+        Rejected("data type: self", dtype(D.UINT32, "self"), "self", "data type ACL_FLOAT", "ACL_UINT32"),
+        Rejected(
+            "data type: self", dtype(BF16, "self", "out"), "self", "data type ACL_FLOAT", "ACL_BF16", products=OLD
+        ),
+        Rejected("data type: out", dtype(D.INT16, "out"), "out", "data type ACL_FLOAT", "ACL_INT16"),
+        Rejected("same shape as out: self", shape((3, 2), "out"), "self", "shape [3, 2]", "[2, 3]"),
+        Rejected("at most 8 dimensions: self", shape(NINE, "self", "out"), "self", "at most 8 dimensions", "9"),
     ),
     together={("same shape as out: self", "at most 8 dimensions: self"): shape(NINE, "self")},
     mixed=_mixed,
@@ -114,7 +116,7 @@ INPLACE_SIGMOID = Case(
         Rejected(
             "data type: selfRef", dtype(BF16, "selfRef"), "selfRef", "data type ACL_FLOAT", "ACL_BF16", products=OLD
         ),
-        too_many_dims("at most 8 dimensions: selfRef", "selfRef"),
+        Rejected("at most 8 dimensions: selfRef", shape(NINE, "selfRef"), "selfRef", "at most 8 dimensions", "9"),
     ),
     never_together=frozenset({("present: selfRef", "data type: selfRef")}),
     accepted=in_place_edges(),
@@ -153,7 +155,13 @@ SIGMOID_BACKWARD = Case(
         Rejected(_LISTED, dtype(D.INT32, "output"), "output", "data type ACL_FLOAT", "ACL_INT32"),
         Rejected(_LISTED, dtype(D.INT32, "gradInput"), "gradInput", "data type ACL_FLOAT", "ACL_INT32"),
         *(
-            too_many_dims("at most 8 dimensions: gradOutput, output", name, "gradInput")
+            Rejected(
+                "at most 8 dimensions: gradOutput, output",
+                shape(NINE, name, "gradInput"),
+                name,
+                "at most 8 dimensions",
+                "9",
+            )
             for name in ("gradOutput", "output")
         ),
         Rejected(_PROMOTION, dtype(D.COMPLEX64, "output"), "gradInput", "ACL_COMPLEX64", "ACL_"),

@@ -141,9 +141,15 @@ SILU_BACKWARD = Case(
             "ACL_BF16",
             products=OLD,
         ),
-        too_many_dims("at most 8 dimensions: gradOutput, self", "gradOutput", "self", "gradInput"),
-        too_many_dims("at most 8 dimensions: gradOutput, self", "self"),
-        Refusal(
+        Rejected(
+            "at most 8 dimensions: gradOutput, self",
+            shape(NINE, "gradOutput", "self", "gradInput"),
+            "gradOutput",
+            "at most 8 dimensions",
+            "9",
+        ),
+        Rejected("at most 8 dimensions: gradOutput, self", shape(NINE, "self"), "self", "at most 8 dimensions", "9"),
+        Rejected(
             "same shape as gradInput: gradOutput" + NOT_ON_950,
             shape((1, 3), "gradOutput"),
             "gradOutput",

@@ -154,7 +154,13 @@ SOFTSHRINK_BACKWARD = Case(
         Rejected(_PROMOTED, dtype(other, "gradInput"), "gradInput", "promotion of gradOutput and self", "ACL_FLOAT"),
         Rejected(_PROMOTED, dtype(FLOAT, "self"), "gradInput", "data type ACL_FLOAT", "ACL_FLOAT16", dtypes=(FLOAT16,)),
         *(
-            too_many_dims("at most 8 dimensions: gradOutput, self", name, "gradInput")
+            Rejected(
+                "at most 8 dimensions: gradOutput, self",
+                shape(NINE, name, "gradInput"),
+                name,
+                "at most 8 dimensions",
+                "9",
+            )
             for name in ("gradOutput", "self")
         ),
         Rejected(_BROADCAST, shape((4, 3), "gradOutput"), "gradOutput", "broadcasts with [2, 3]", "[4, 3]"),

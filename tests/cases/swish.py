@@ -98,9 +98,9 @@ SWISH = Case(
         Rejected(_LISTED, dtype(D.INT32, "out"), "out", "data type ACL_FLOAT", "ACL_INT32"),
         Rejected("same data type as self: out", dtype(other, "out"), "out", "that of self", "ACL_FLOAT"),
         _COMPLEX,
-        too_many_dims("at most 8 dimensions: self, out", "self", "out"),
-        too_many_dims("at most 8 dimensions: self, out", "out"),
-        Refusal("same shape as out: self", shape((3, 2), "out"), "self", "shape [3, 2]", "[2, 3]"),
+        Rejected("at most 8 dimensions: self, out", shape(NINE, "self", "out"), "self", "at most 8 dimensions", "9"),
+        Rejected("at most 8 dimensions: self, out", shape(NINE, "out"), "out", "at most 8 dimensions", "9"),
+        Rejected("same shape as out: self", shape((3, 2), "out"), "self", "shape [3, 2]", "[2, 3]"),
     ),
     accepted=(
         *forward_edges(most=8),
@@ -137,11 +137,14 @@ SWISH_BACKWARD = Case(
         Rejected(_GRADIENTS, dtype(BF16, *_ALIKE), "gradOutput", "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD),
         Rejected(_GRADIENTS, dtype(D.INT32, "self"), "self", "data type ACL_FLOAT", "ACL_INT32"),
         _COMPLEX,
-        Refusal(_PAIRED[0], dtype(other, "gradInput"), "gradOutput", "that of gradInput", "ACL_"),
-        Refusal(_PAIRED[1], dtype(other, "self"), "self", "that of gradInput", "ACL_FLOAT"),
-        *(too_many_dims(f"at most 8 dimensions: {', '.join(_ALIKE)}", name) for name in _ALIKE),
-        Refusal("same shape as gradInput: gradOutput", shape((1, 3), "gradOutput"), "gradOutput", "[2, 3]", "[1, 3]"),
-        Refusal("same shape as gradInput: self", shape((3, 2), "self"), "self", "[2, 3]", "[3, 2]"),
+        Rejected(_PAIRED[0], dtype(other, "gradInput"), "gradOutput", "that of gradInput", "ACL_"),
+        Rejected(_PAIRED[1], dtype(other, "self"), "self", "that of gradInput", "ACL_FLOAT"),
+        *(
+            Rejected(f"at most 8 dimensions: {', '.join(_ALIKE)}", shape(NINE, name), name, "at most 8 dimensions", "9")
+            for name in _ALIKE
+        ),
+        Rejected("same shape as gradInput: gradOutput", shape((1, 3), "gradOutput"), "gradOutput", "[2, 3]", "[1, 3]"),
+        Rejected("same shape as gradInput: self", shape((3, 2), "self"), "self", "[2, 3]", "[3, 2]"),
     ),
     together={_PAIRED: dtype(other, "gradInput")},
     accepted=(

@@ -162,13 +162,8 @@ def misshapen(what: str, got: Shape, *names: str, where: str = "", **fields: Any
     return tuple(Rejected(check, shape(got, name), name, f"({what})", str(list(got)), **fields) for name in names)
 
 
-def too_many_dims(check: str, argument: str, *others: str, **fields: Any) -> Refusal:
-    """Return a change that makes ``limited_dims`` fail: nine dimensions, also of others whose shapes must fit."""
-    return Refusal(check, shape(NINE, argument, *others), argument, "at most 8 dimensions", "9", **fields)
-
-
-def every_null(check: str, names: str) -> tuple[Refusal, ...]:
-    return tuple(Refusal(check, {name: None}, name, "an object", "null", NULL) for name in names.split())
+def every_null(check: str, names: str) -> tuple[Rejected, ...]:
+    return tuple(Rejected(check, {name: None}, name, "an object", "null", NULL) for name in names.split())
 
 
 def generated(

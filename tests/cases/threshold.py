@@ -82,9 +82,9 @@ RELU = Case(
             "data type: self", dtype(BF16, "self", "out"), "self", "data type ACL_FLOAT", "ACL_BF16", products=OLD
         ),
         *forward_rows("dtype"),
-        too_many_dims("at most 8 dimensions: self, out", "self", "out"),
-        too_many_dims("at most 8 dimensions: self, out", "out"),
-        Refusal("same shape as out: self", shape((3, 2), "out"), "self", "shape [3, 2]", "[2, 3]"),
+        Rejected("at most 8 dimensions: self, out", shape(NINE, "self", "out"), "self", "at most 8 dimensions", "9"),
+        Rejected("at most 8 dimensions: self, out", shape(NINE, "out"), "out", "at most 8 dimensions", "9"),
+        Rejected("same shape as out: self", shape((3, 2), "out"), "self", "shape [3, 2]", "[2, 3]"),
     ),
     together={("data type: self", "same data type as self: out"): dtype(D.BOOL, "self")},
     accepted=forward_edges(most=8),
@@ -104,7 +104,7 @@ INPLACE_RELU = Case(
     rejected=(
         *every_null("present: selfRef", "selfRef"),
         *_listed("selfRef"),
-        too_many_dims("at most 8 dimensions: selfRef", "selfRef"),
+        Rejected("at most 8 dimensions: selfRef", shape(NINE, "selfRef"), "selfRef", "at most 8 dimensions", "9"),
     ),
     never_together=frozenset({("present: selfRef", "data type: selfRef")}),
     accepted=in_place_edges(),
@@ -142,9 +142,9 @@ THRESHOLD = Case(
         *every_null("present: self, out, threshold, value", "self out threshold value"),
         *_listed("self"),
         *_REAL,
-        Refusal("holds the result: out", dtype(D.INT32, "out"), "out", "ACL_FLOAT", "ACL_INT32", dtypes=(FLOAT,)),
-        too_many_dims("at most 8 dimensions: self", "self", "out"),
-        Refusal("same shape as out: self", shape((3, 2), "out"), "self", "shape [3, 2]", "[2, 3]"),
+        Rejected("holds the result: out", dtype(D.INT32, "out"), "out", "ACL_FLOAT", "ACL_INT32", dtypes=(FLOAT,)),
+        Rejected("at most 8 dimensions: self", shape(NINE, "self", "out"), "self", "at most 8 dimensions", "9"),
+        Rejected("same shape as out: self", shape((3, 2), "out"), "self", "shape [3, 2]", "[2, 3]"),
     ),
     together={("at most 8 dimensions: self", "same shape as out: self"): shape(NINE, "self")},
     mixed=lambda draw, product, arguments: dtype(draw(st.sampled_from((*FLOATS, D.DOUBLE))), "out"),
@@ -170,7 +170,7 @@ INPLACE_THRESHOLD = Case(
         *every_null("present: selfRef, threshold, value", "selfRef threshold value"),
         *_listed("selfRef"),
         *_REAL,
-        too_many_dims("at most 8 dimensions: selfRef", "selfRef"),
+        Rejected("at most 8 dimensions: selfRef", shape(NINE, "selfRef"), "selfRef", "at most 8 dimensions", "9"),
     ),
     accepted=in_place_edges(),
     examples=(),
@@ -207,17 +207,24 @@ THRESHOLD_BACKWARD = Case(
     },
     rejected=(
         *every_null("present: threshold, out, gradOutput, self", "threshold out gradOutput self"),
-        Refusal(_LISTED, dtype(D.BOOL, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_BOOL"),
-        Refusal(_LISTED, dtype(BF16, *_ALIKE), "gradOutput", "data type ACL_FLOAT", "ACL_BF16", products=OLD),
-        Refusal(_LISTED, dtype(D.INT64, *_ALIKE), "gradOutput", "ACL_FLOAT", "ACL_INT64", products=(*A2_CLASS, *OLD)),
-        Refusal(_LISTED, dtype(D.INT16, "self"), "self", "data type ACL_FLOAT", "ACL_INT16"),
-        Refusal("real number: threshold", {"threshold": scalar(1, D.COMPLEX64)}, "threshold", "a real number", "64"),
-        Refusal(_WIDE, dtype(D.INT64, *_ALIKE) | {"threshold": scalar(1.0)}, "threshold", "0", "1.0", products=_ON_950),
-        Refusal(_PAIRED[0], dtype(other, "gradOutput"), "gradOutput", "that of self", "ACL_"),
-        Refusal(_PAIRED[1], dtype(other, "out"), "out", "that of self", "ACL_"),
-        *(too_many_dims("at most 8 dimensions: gradOutput, self", name, "out") for name in ("gradOutput", "self")),
-        Refusal(_BROADCAST, shape((4, 3), "gradOutput"), "gradOutput", "broadcasts with [2, 3]", "[4, 3]"),
-        Refusal(_BROADCAST_SHAPE, shape((1, 2, 3), "out"), "out", "shape [2, 3]", "[1, 2, 3]"),
+        Rejected(_LISTED, dtype(D.BOOL, "gradOutput"), "gradOutput", "data type ACL_FLOAT", "ACL_BOOL"),
+        Rejected(_LISTED, dtype(BF16, *_ALIKE), "gradOutput", "data type ACL_FLOAT", "ACL_BF16", products=OLD),
+        Rejected(_LISTED, dtype(D.INT64, *_ALIKE), "gradOutput", "ACL_FLOAT", "ACL_INT64", products=(*A2_CLASS, *OLD)),
+        Rejected(_LISTED, dtype(D.INT16, "self"), "self", "data type ACL_FLOAT", "ACL_INT16"),
+        Rejected("real number: threshold", {"threshold": scalar(1, D.COMPLEX64)}, "threshold", "a real number", "64"),
+        Rejected(
+            _WIDE, dtype(D.INT64, *_ALIKE) | {"threshold": scalar(1.0)}, "threshold", "0", "1.0", products=_ON_950
+        ),
+        Rejected(_PAIRED[0], dtype(other, "gradOutput"), "gradOutput", "that of self", "ACL_"),
+        Rejected(_PAIRED[1], dtype(other, "out"), "out", "that of self", "ACL_"),
+        *(
+            Rejected(
+                "at most 8 dimensions: gradOutput, self", shape(NINE, name, "out"), name, "at most 8 dimensions", "9"
+            )
+            for name in ("gradOutput", "self")
+        ),
+        Rejected(_BROADCAST, shape((4, 3), "gradOutput"), "gradOutput", "broadcasts with [2, 3]", "[4, 3]"),
+        Rejected(_BROADCAST_SHAPE, shape((1, 2, 3), "out"), "out", "shape [2, 3]", "[1, 2, 3]"),
     ),
     never_together=frozenset({(_BROADCAST, _BROADCAST_SHAPE), (_WIDE, _PAIRED[0])}),
     accepted=(

@@ -360,12 +360,12 @@ def test_values_of_arguments(check: Check, title: str, arguments: Arguments, tex
         name: Tensor(D.FLOAT, value) if isinstance(value, tuple) else value for name, value in arguments.items()
     }
     assert check.name == title
-    assert check.complaint(Call(CASES[0].operator, described, Product.ATLAS_A2)) == text
+    assert check.violation(Call(CASES[0].operator, described, Product.ATLAS_A2)) == text
 
 
 def test_types_and_formats_are_worded_by_their_names_in_c() -> None:
     tensors = {"x": Tensor(D.FLOAT, (2,)), "y": Tensor(D.INT8, (2,), format=Format.FORMAT_NCHW)}
     call = Call(CASES[0].operator, tensors, Product.ATLAS_A2)
     formats = fits("format {}", lambda call, got: (call["x"].format, got.format), "y")
-    assert TYPES.complaint(call) == "y: expected data type ACL_BF16 or ACL_FLOAT, got ACL_INT8"
-    assert formats.complaint(call) == "y: expected format ACL_FORMAT_ND, got ACL_FORMAT_NCHW"
+    assert TYPES.violation(call) == "y: expected data type ACL_BF16 or ACL_FLOAT, got ACL_INT8"
+    assert formats.violation(call) == "y: expected format ACL_FORMAT_ND, got ACL_FORMAT_NCHW"

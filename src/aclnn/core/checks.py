@@ -73,7 +73,7 @@ def worded(value: object) -> str:
     return shown(value) if isinstance(value, str) else str(value)
 
 
-def rule(name: str, complaint: Callable[[Call], str | None], code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
+def rule(name: str, violation: Callable[[Call], str | None], code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
     """Make a check from a function that returns an error text for a violation, None otherwise."""
     return Check(name, code, violation)
 
@@ -108,11 +108,11 @@ def value_is(
         code: status code of a violation.
     """
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         got = of(call[name])
         return None if holds(got) else f"expected {what}, got {worded(got)}"
 
-    return each(what, names, complain, code)
+    return each(what, names, violation, code)
 
 
 def fits(
@@ -132,11 +132,11 @@ def fits(
         code: status code of a violation.
     """
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         *others, got = values(call, call[name])
         return None if holds(*others, got) else f"expected {what.format(*map(worded, others))}, got {worded(got)}"
 
-    return each(what.replace("{}", "…"), names, complain, code)
+    return each(what.replace("{}", "…"), names, violation, code)
 
 
 def among(
@@ -147,11 +147,11 @@ def among(
 ) -> Check:
     """Require one of several values: ``fits`` with a collection as the only other value, which is listed in words."""
 
-    def complain(call: Call, name: str) -> str | None:
+    def violation(call: Call, name: str) -> str | None:
         allowed, got = values(call, call[name])
         return None if got in allowed else f"expected {what.format(listing(map(worded, allowed)))}, got {worded(got)}"
 
-    return each(what.replace("{}", "…"), names, complain, code)
+    return each(what.replace("{}", "…"), names, violation, code)
 
 
 def present(*names: str) -> Check:

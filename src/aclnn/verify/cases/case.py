@@ -34,7 +34,7 @@ class Case:
     call: Call | None = None
     """The operator's call, validated by its checks."""
     unverified: Mapping[str, str] = field(default_factory=dict)
-    """Data types of given outputs that cannot be judged, by name: integers beside other outputs."""
+    """Data types of given outputs that cannot be judged, by name: integers with other outputs."""
 
 
 def make_case(

@@ -217,8 +217,8 @@ BREAKS: Mapping[str, Breaking] = {
     "none with rotary parts": lambda o, name: Break(
         _with_ropes(o, {name: T(D.BF16 if name != "dropMaskOptional" else D.UINT8, (N,))}), "none with", D.BF16
     ),
-    "1 beside queryRope": lambda o, name: Break(_with_ropes(o, {name: 0.5}), "1 beside", D.BF16),
-    "shape of a rotary part": lambda o, name: Break(_with_ropes(o, {name: T(D.BF16, (5, N, 8))}), "8] (beside", D.BF16),
+    "1 with queryRope": lambda o, name: Break(_with_ropes(o, {name: 0.5}), "1 with", D.BF16),
+    "shape of a rotary part": lambda o, name: Break(_with_ropes(o, {name: T(D.BF16, (5, N, 8))}), "8] (with", D.BF16),
     "shape of its gradient": lambda o, name: Break(_with_ropes(o, {name: T(D.BF16, (5, N, 8))}), "8] (as", D.BF16),
     "shape of the bias": lambda o, name: Break(
         {name: T(D.FLOAT, (7,))} | ({"pseType": 2} if "pseType" in _parameters(o) else {}), "shape ["
@@ -238,8 +238,8 @@ BREAKS: Mapping[str, Breaking] = {
 
 #: Answered with one code by the forward functions, with another by those of gradients.
 OF_ROPES = (
-    *("of one data type", "elements of a rotary part", "another mode with queryRope", "none beside rotary parts"),
-    *("1 beside queryRope",),
+    *("of one data type", "elements of a rotary part", "another mode with queryRope", "none with rotary parts"),
+    *("1 with queryRope",),
 )
 TILING = (
     *("shape of a rotary part", "as many", "shape … (of the attention)", "shape of a statistic", "ends of sequences"),

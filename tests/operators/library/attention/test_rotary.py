@@ -341,12 +341,12 @@ class TestInterleaved(LibraryTests):
             "format that counts as ND": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ND"),
             "4 dimensions": lambda o, name: Break(shape((2, 5, 64), name), "4 dimensions"),
             "64 columns": lambda o, name: Break(shape((2, 3, 5, 32), name), "64 columns"),
-            "beside x": lambda o, name: Break(shape((1, 1, 5, 64), name), "[2, 1, 5 or 1, 64]"),
+            "with x": lambda o, name: Break(shape((1, 1, 5, 64), name), "[2, 1, 5 or 1, 64]"),
             "same shape as cos": lambda o, name: Break(shape((2, 3, 5, 64), name), "[2, 1, 5, 64]"),
             "same shape as x": lambda o, name: Break(shape((2, 1, 5, 64), name), "[2, 3, 5, 64]"),
         },
         codes=dict.fromkeys(
-            ("4 dimensions", "64 columns", "beside x", "same shape as cos", "same shape as x"),
+            ("4 dimensions", "64 columns", "with x", "same shape as cos", "same shape as x"),
             ACLNN_ERR_INNER_TILING_ERROR,
         ),
     )

@@ -1,4 +1,4 @@
-"""Queries, keys and rotary parts of latent attention, beside PyTorch's products in float64."""
+"""Queries, keys and rotary parts of latent attention, compared with PyTorch's products in float64."""
 
 from __future__ import annotations
 
@@ -342,7 +342,7 @@ def test_samples_of_packed_tokens_have_pages_of_their_own() -> None:
         _fused(cacheIndexOptional=np.array([1, 0, 2]), actualSeqLenOptional=np.array([18, 19], np.int32))
 
 
-def test_slots_outside_are_told() -> None:
+def test_slots_outside_are_reported() -> None:
     with pytest.raises(AclnnError, match="cacheIndexOptional: expected numbers from 0 to 47, got 48"):
         _plain("PA_BSND", cacheIndexOptional=INDEX + 1)
 
@@ -375,6 +375,6 @@ def test_the_second_function_takes_the_modes_from_data_types() -> None:
     found = _run(old, given | {"cacheIndex": INDEX}, OLD)
     for name in ("kvCacheRef", "krCacheRef", "queryOut", "queryRopeOut"):
         np.testing.assert_array_equal(found[name], expected[name])
-    with pytest.raises(AclnnError, match="expected data type ACL_BF16 beside") as caught:
+    with pytest.raises(AclnnError, match="expected data type ACL_BF16 with") as caught:
         _run(old, given | {"cacheIndex": INDEX}, OLD, Product.ASCEND_950)
     assert caught.value.code == INVALID

@@ -111,7 +111,7 @@ class TestGeluQuant(LibraryTests):
             ),
             "data type": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_"),
             "data type of y": lambda o, name: Break({name: 36}, "2"),
-            "data type … beside self": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT"),
+            "data type … with self": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT"),
             "dimensions of a mode": lambda o, name: Break(shape((8,), name), "2 to 8"),
             "no dimension of 0": lambda o, name: Break(shape((0, 8), name), "no dimension of 0"),
             "one factor or a row": lambda o, name: Break(shape((3,), name), "[1] or [8]"),

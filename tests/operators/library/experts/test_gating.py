@@ -155,14 +155,14 @@ class TestGating(LibraryTests):
             "shape is one for each expert": lambda o, name: Break(shape((15,), name), "[16]"),
             "groups of experts": lambda o, name: Break({name: 3}, "a divisor of 16"),
             "one group": lambda o, name: Break({"normType": 2}, "expected 1 with normType 2"),
-            "at most 64 beside a table": lambda o, name: Break(
+            "at most 64 with a table": lambda o, name: Break(
                 {"k": 65, **shape((5, 132), "x", "outOut"), **shape((132,), "biasOptional")}
                 | shape((5, 65), "yOut", "expertIdxOut"),
                 "at most 64",
             ),
             "columns of a table": lambda o, name: Break(shape((3, 4), name), "[keys, 3]"),
             "shape is one for each row": lambda o, name: Break(shape((4,), name), "[5]"),
-            "groups beside a table": lambda o, name: Break({name: 2}, "all groups"),
+            "groups with a table": lambda o, name: Break({name: 2}, "all groups"),
             "from 1 to …": lambda o, name: Break({name: 5}, "from 1 to 4"),
             "among the experts of groups": lambda o, name: (
                 Break({name: 17}, "from 1 to 16") if o.name == TABLE else Break({name: 9}, "from 1 to 8")
@@ -173,8 +173,8 @@ class TestGating(LibraryTests):
         indices={(TABLE, "inputIdsOptional"): 3, (TABLE, "tid2eidOptional"): 16},
         codes=dict.fromkeys(
             (
-                *("one group", "at most 64 beside a table", "columns of a table", "shape is one for each row"),
-                "groups beside a table",
+                *("one group", "at most 64 with a table", "columns of a table", "shape is one for each row"),
+                "groups with a table",
                 *(
                     "null",
                     "2 to 3 dimensions",

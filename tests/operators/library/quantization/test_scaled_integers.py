@@ -65,7 +65,7 @@ BREAKS: Mapping[str, Breaking] = {
     "same data type as scale": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "data type of y": lambda o, name: Break({name: 3}, "2"),
     "data type of out": lambda o, name: Break({name: 27}, "1"),
-    "data type … (beside … scales)": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16"),
+    "data type … (with … scales)": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16"),
     "allowed value": lambda o, name: Break({name: 0}, "1 or 27"),
     "not empty": lambda o, name: Break(shape((0,), name) | shape((0, 8), "scale"), "elements"),
     "2 dimensions": lambda o, name: Break(shape((8,), name), "2 dimensions"),

@@ -1,4 +1,4 @@
-"""Attention to points of feature maps, beside PyTorch's sampling of grids."""
+"""Attention to points of feature maps, compared with PyTorch's sampling of grids."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_points_far_outside_or_nowhere_add_nothing() -> None:
     assert (computed(FORWARD, _one_map(0.5) | {"output": np.zeros((1, 32, 8), np.float32)})["output"] == 1).all()
 
 
-def test_few_queries_are_refused_forwards_only() -> None:
+def test_few_queries_are_rejected_forwards_only() -> None:
     few = {
         name: value[:, :31] if name in ("location", "attnWeight") else value for name, value in _one_map(0.5).items()
     }
@@ -146,7 +146,7 @@ def test_few_queries_are_refused_forwards_only() -> None:
     assert (computed(BACKWARD, given)["gradAttnWeight"] == 8).all()
 
 
-def test_a_map_beyond_the_keys_is_told() -> None:
+def test_a_map_beyond_the_keys_is_reported() -> None:
     given = _one_map(0.5) | {"spatialShape": np.array([[1, 2]], np.int32), "output": np.zeros((1, 32, 8), np.float32)}
     with pytest.raises(AclnnError, match="spatialShape: expected numbers from 0 to 1, got 2"):
         computed(FORWARD, given)

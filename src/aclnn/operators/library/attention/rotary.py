@@ -503,7 +503,7 @@ OPERATORS = (
             lambda product: [(d,) * 4 for d in (FLOATING if product in CLASS_950 else (D.FLOAT16, D.BF16))],
             dims_between(4, 4, "x", "cos"),
             value_is(f"{_COLUMNS} columns", lambda got: got == _COLUMNS, "x", of=lambda got: got.shape[-1]),
-            each("beside x", ("cos",), _beside_heads),
+            each("with x", ("cos",), _beside_heads),
             same_shape("sin", "cos"),
             same_shape("out", "x"),
         ),

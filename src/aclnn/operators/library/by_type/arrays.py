@@ -215,7 +215,7 @@ def _product(x1: Array, x2: Array) -> Array:
 
 
 def _logarithms(x1: Array, x2: Array) -> Array:
-    """Products with logarithms, 0 where x1 is 0, even beside NaN as in TensorFlow; aclnnXLogY has NaN as in PyTorch."""
+    """Products with logarithms, 0 where x1 is 0, even with NaN as in TensorFlow; aclnnXLogY has NaN as in PyTorch."""
     return np.where(x1 == 0, 0, x1 * np.log(np.where(x1 == 0, 1, _wide(x2))))
 
 

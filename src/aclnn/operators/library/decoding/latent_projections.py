@@ -70,7 +70,7 @@ _QUERY_SCALE, _NORM, _NORM_SCALE = (
 _PLAIN, _PARTIAL, _FULL = range(3)
 """Values of weightQuantMode: no weight of INT8, weightUqQr, or that and the weights of tokenX, which is INT8 too."""
 _BY_TENSOR, _BY_CHANNEL = 1, 2
-"""Values of kvCacheQuantMode beside 0."""
+"""Values of kvCacheQuantMode with 0."""
 _COMBINATIONS = {
     (_PLAIN, 0): "",
     (_PARTIAL, 0): "weightUqQr",

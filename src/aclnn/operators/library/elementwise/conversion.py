@@ -184,7 +184,7 @@ OPERATORS = (
             limited_dims("self"),
             same_shape("out", "self"),
             *restricted(
-                "beside four bits",
+                "with four-bit types",
                 lambda call: any(call[name].dtype.bits == 4 for name in ("self", "out")),
                 each("contiguous", ("self", "out"), _together),
                 rule("even last dimension: self", _pairs, ACLNN_ERR_INNER_TILING_ERROR),

@@ -204,7 +204,7 @@ OPERATORS = (
             is_dtype("dstType", "y"),
             dtype_in({D.FLOAT}, _FOUND),
             among(
-                "data type {} beside self",
+                "data type {} with self",
                 lambda call, got: (dict.fromkeys((call["self"].dtype, D.FLOAT)), got.dtype),
                 _SCALE,
             ),

@@ -384,7 +384,7 @@ OPERATORS = (
                     *restricted(
                         "with a table",
                         _hashed,
-                        value_is(f"at most {_MOST_OF_TABLE} beside a table", lambda got: got <= _MOST_OF_TABLE, "k"),
+                        value_is(f"at most {_MOST_OF_TABLE} with a table", lambda got: got <= _MOST_OF_TABLE, "k"),
                         each("columns of a table", _TABLE[1:], _columns_of_table),
                         shape_is("one for each row", lambda call: call["x"].shape[:1], _TABLE[0]),
                         rule("groups with a table: kGroup", _ungrouped),

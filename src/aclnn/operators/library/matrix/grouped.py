@@ -30,7 +30,7 @@ from aclnn.core.dtypes import Format
 from aclnn.core.operator import LISTS, Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import MODERN, attribute, support
+from aclnn.operators.library.common import MODERN, attribute, parts_between, support
 from aclnn.operators.library.lists import alike, each_of, not_null, of_types, public
 from aclnn.operators.library.quantization.quantization import product_scale
 from aclnn.operators.library.quantization.quantized_products import BLOCK, integer_product

@@ -46,7 +46,7 @@ def _dtypes(call: Call) -> str | None:
     for name, expected in (_DTYPES | {_X_SCALE: _SCALE_OF_X[scale]}).items():
         tensor = call.arguments.get(name)
         if tensor is not None and tensor.dtype != expected:
-            beside = f" beside weightScale of {scale.c_name}" if name == _X_SCALE else ""
+            beside = f" with weightScale of {scale.c_name}" if name == _X_SCALE else ""
             return f"{name}: expected data type {expected.c_name}{beside}, got {tensor.dtype.c_name}"
     return None
 

@@ -143,7 +143,7 @@ OPERATORS = (
             ("out",),
             lambda product: [(D.INT32, scale, out) for scale in _RESTORED for out in _RESTORED.values()],
             fits(
-                "data type {} (beside {} scales)",
+                "data type {} (with {} scales)",
                 lambda call, got: (_RESTORED[call["weightScale"].dtype], call["weightScale"].dtype, got.dtype),
                 "out",
                 holds=lambda expected, scale, got: got == expected,

@@ -65,7 +65,7 @@ from aclnn.operators.library.reduction.dimensions import (
 )
 
 
-def _made_of_nothing(call: Call) -> str | None:
+def _complex_result_of_empty(call: Call) -> str | None:
     got = call["out"].dtype
     if got not in COMPLEX or not has_zero(call["self"].shape):
         return None
