@@ -83,7 +83,7 @@ class TestExpertInstances(LibraryTests):
             "same shape as expertIds": lambda o, name: _on_a3(shape((3, 5), name), "[5, 3]"),
             "one for each place": lambda o, name: _on_a3(shape((3, 1), name), "[3] or [1, 3]"),
             "shape …": lambda o, name: _on_a3(shape((4,), name), "[5]"),
-            "with the others": lambda o, name: _on_a3({name: None}, "beside"),
+            "with the others": lambda o, name: _on_a3({name: None}, "with"),
         },
         numbers=numbers,
         code=ACLNN_ERR_INNER_TILING_ERROR,

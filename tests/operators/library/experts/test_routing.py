@@ -242,7 +242,7 @@ BREAKS: Mapping[str, Breaking] = {
         }.get(name, "0, 1 or 2"),
         product=Product.ASCEND_950 if name == "expertTokensNumFlag" else Product.ATLAS_A2,
     ),
-    "enough for the requested outputs": lambda o, name: Break({name: 0}, "at least 1"),
+    "enough for requested outputs": lambda o, name: Break({name: 0}, "at least 1"),
     "rows of an expert": lambda o, name: Break(
         {"dropPadMode": 1, name: 6} | ({RANGE: None} if o.name == INIT3 else {}), "from 1 to 5"
     ),

@@ -99,7 +99,7 @@ BREAKS: Mapping[str, Breaking] = {
     "extents after": lambda o, name: Break({name: (0,)}, "of at least 1"),
     "shape before": lambda o, name: Break({name: (2, 3)}, "of at least 1"),
     "planes": lambda o, name: Break(shape((2, 3), name), "(N, C"),
-    "shape is the requested extents": lambda o, name: Break(shape((2, 3, 1), name), "wanted"),
+    "shape is the requested extents": lambda o, name: Break(shape((2, 3, 1), name), "requested"),
     "room for the requested extents": lambda o, name: Break(shape((2, 3, 3), name), "or a longer one"),
     **dict.fromkeys(
         ("same format as self", "same format as gradOut"),
