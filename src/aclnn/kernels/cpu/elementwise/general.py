@@ -73,7 +73,7 @@ def _scatter(values: Any, places: Any, count: int, destination: Any) -> None:
         result[places[k]] = words[k]
 
 
-_ROUNDINGS = {
+ROUNDINGS = {
     DataType.DOUBLE: widen,
     DataType.FLOAT: narrow,
     DataType.FLOAT16: _narrow_for(0xFFF, 0),  # also sufficient where results are subnormal
@@ -108,7 +108,7 @@ for _dtype, _form in FORMATS.items():
     _NAMES |= {
         f"load_{_dtype.name}": _form.load,
         f"prefetch_{_dtype.name}": prefetch.prefetch_ahead_16 if _form.size == 2 else prefetch.prefetch_ahead_32,
-        f"rounded_{_dtype.name}": _ROUNDINGS[_dtype],
+        f"rounded_{_dtype.name}": ROUNDINGS[_dtype],
         f"store_{_dtype.name}": _form.store,
         f"stream_{_dtype.name}": _form.stream,
     }

@@ -160,24 +160,27 @@ class Rows(Source, ABC):
         self._written = [Elements(name, dtype, f"place{next(number)}") for name, dtype in types.written]
         self._row_outputs = [(next(number), name, dtype) for name, dtype in types.row_outputs]
         self._totals = [(next(number), name) for name in types.totals]
-        self._combined = [Elements(name, DataType.DOUBLE, f"place{next(number)}") for name in types.sums]
+        self._of_columns = [(next(number), name) for name in types.sums]
         self._combining, self._operands = types.combining, next(number)
-        self._sums = [
-            (int(one.first.removeprefix("place")), name) for one, name in zip(self._combined, types.added, strict=False)
-        ]
+        self._sums = [(k, name) for (k, _), name in zip(self._of_columns, types.added, strict=False)]
         self._room = self.room((*(one.dtype for one in (*self._vectors, *self._written)), DataType.DOUBLE))
 
     def _combine(self) -> None:
-        """Compute a task's sums from the accumulated variables."""
+        """Compute a task's sums from the accumulated variables, which are in the memory of the first sums."""
         self._double = True
         used = {name for step in self._combining for name in step.operands}
-        added = [Elements(name, DataType.DOUBLE, f"place{k}") for k, name in self._sums]
+        added, sums = (
+            [Elements(name, DataType.DOUBLE, f"place{k}") for k, name in of] for of in (self._sums, self._of_columns)
+        )
+        others = sums[len(added) :]
+        before = [one._replace(value=f"before_{one.value}") for one in others]
+        written = sums[: len(added)] + [one._replace(value=f"before_{one.value} + {one.value}") for one in others]
         vectors = [one for one in self._vectors if one.value in used]
         with self._runs():
             self("end = walk.run")
-            self(*(f"{one.first} = here[{one.first.removeprefix('place')}]" for one in (*vectors, *self._combined)))
+            self(*(f"{one.first} = here[{one.first.removeprefix('place')}]" for one in (*vectors, *sums)))
             self(*(f"all_{name} = {self.splat}({name})" for name in self._numbers if name in used))
-            with self.stretch([*vectors, *added], self._combined, 0):
+            with self.stretch([*vectors, *added, *before], written, 0):
                 self.steps(self._combining, lambda name: f"all_{name}" if name in self._numbers else name)
 
     def _dtypes_of_kept(self, types: Types) -> dict[str, DataType]:
@@ -192,7 +195,7 @@ class Rows(Source, ABC):
         """Make the function that computes a chunk of tasks."""
         operands, together = self._operands, self._together()
         kept = self._passes.given(self._passes.count)
-        sums = 4 * max(len(self._combined), len(self._sums))
+        sums = 4 * len(self._of_columns)
         buffers = max(1, len(self._vectors) + len(self._written) + sums + len(kept))
         with self.block("def part(at, first, last):"):
             self(
@@ -208,8 +211,9 @@ class Rows(Source, ABC):
                 self(f"{name} = {self._of_row(f'float64_at(walk.numbers)[{k}]')}")
             with self.block("for task in range(first, last):"):
                 self(f"rows = begin_task(call, {operands}, task, places)")
-                for k, _ in (*self._totals, *self._sums):
-                    with self.block(f"for at_sum in range(0, walk.steps[{k}].task, {VECTOR}):"):
+                for k, _ in (*self._totals, *self._of_columns):
+                    self(f"cleared = 0 if task % walk.steps[{k}].together else walk.steps[{k}].task")
+                    with self.block(f"for at_sum in range(0, cleared, {VECTOR}):"):
                         self(f"store_doubles(places[{k}] + at_sum, widen(0.0))")
                 if self._shared is not None:
                     self._pass_before(self._shared)

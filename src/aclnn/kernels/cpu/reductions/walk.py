@@ -7,17 +7,21 @@ from typing import Annotated, Any
 
 from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.strided import move_along
-from aclnn.kernels.cpu.structs import Address, Int64, To, declared, pointer_to
-from aclnn.kernels.cpu.threads import Loop
+from aclnn.kernels.cpu.structs import Address, Int64, To, declared
 
 
 @declared
 class RowSteps(ctypes.Structure):
-    """Strides of an operand in bytes: from row to row, from element to element of a run, from task to task of sums."""
+    """Strides of an operand in bytes."""
 
     row: Int64
+    """From row to row."""
     column: Int64
+    """From element to element of a run."""
     task: Int64
+    """Of partial sums, from those of some tasks to those of the next; 0 for a tensor."""
+    together: Int64
+    """Number of consecutive tasks that add to the same partial sums."""
 
 
 @declared
@@ -56,20 +60,6 @@ class RowCall(ctypes.Structure):
     """Address of each operand, in the order of ``rows.Types``."""
 
 
-@declared
-class SumCall(ctypes.Structure):
-    """Arguments of ``add``, which accumulates the partial sums of tasks."""
-
-    firsts: Annotated[int, ctypes.c_int64, To(ctypes.c_int64)]
-    """For each task, the offset in bytes of the partial sums that its own are added to; its own offset for none."""
-    task: Int64
-    """Bytes of a task's partial sums."""
-    count: Int64
-    """Number of a task's partial sums."""
-    tasks: Int64
-    partials: Address
-
-
 @register_jitable
 def begin_run(places: Any, here: Any, operands: int, axis: Any, axes: int, run: int) -> None:
     """Set ``here`` to every operand's address at a run's first element; ``places`` are those at the row's."""
@@ -85,7 +75,8 @@ def begin_task(call: Any, operands: int, task: int, places: Any) -> Any:
     segments = (walk.beside + walk.block - 1) // walk.block
     position, first = task // segments, task % segments * walk.block
     for k in range(operands):
-        places[k] = call.addresses[k] + (first * walk.steps[k].row + task * walk.steps[k].task)
+        steps = walk.steps[k]
+        places[k] = call.addresses[k] + (first * steps.row + task // steps.together * steps.task)
     move_along(places, operands, walk.axes, walk.outer, position)
     return min(walk.block, walk.beside - first)
 
@@ -95,19 +86,3 @@ def advance(places: Any, operands: int, steps: Any, rows: int) -> None:
     """Advance every operand's address by a number of neighbouring rows."""
     for k in range(operands):
         places[k] = places[k] + rows * steps[k].row
-
-
-def add() -> Loop:
-    """Return the loop that adds partial sums to those of the first task for the same elements, in the tasks' order."""
-    call_at, sums_at = pointer_to(SumCall), pointer_to(ctypes.c_double)
-
-    def run(arguments: int, counter: int, step: int, end: int) -> None:
-        call = call_at(arguments)
-        for task in range(call.tasks):
-            source, first = task * call.task, call.firsts[task]
-            if first != source:
-                total, added = sums_at(call.partials + first), sums_at(call.partials + source)
-                for k in range(call.count):
-                    total[k] = total[k] + added[k]
-
-    return run
