@@ -31,7 +31,7 @@ from tests.helpers.instruction_sets import EVERY_OTHER_SET, digest_elsewhere
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
-EVERYWHERE = "f6b6f4248767931e949d5fcbf29b4d32b8e335adf2bd953fc16b3cabfa829a11"
+EVERYWHERE = "dd88709a65497b68929b5c45ffef9f5eaa16e9f0fbbe4e6471492537465895ba"
 
 
 def softmax(x: Any) -> Any:
@@ -194,7 +194,8 @@ def exact(case: Case, inputs: Sequence[Array]) -> tuple[list[Array], list[Array]
 
 
 def assert_close(case: Case, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-    """Allow half a unit in the last place and float64's error of the largest terms."""
+    """Allow half a unit in the last place, and the largest terms' error in float64, or in float32 next to sums."""
+    loss = 2.0**-19 if case.summed else 2.0**-44
     with np.errstate(all="ignore"):
         for got, want, size in zip(outputs, *exact(case, inputs), strict=True):
             near = rounded(want.astype(np.float64).reshape(-1), D.of_numpy(got.dtype)).reshape(want.shape)
@@ -202,7 +203,7 @@ def assert_close(case: Case, inputs: Sequence[Array], outputs: Sequence[Array]) 
             spacing = np.spacing(np.abs(near).astype(np.float32 if got.itemsize == 4 else got.dtype)).astype(np.float64)
             error = np.abs(got.astype(np.longdouble) - want)
             finite = np.isfinite(near.astype(np.float64))
-            assert np.all((error <= 0.501 * spacing + 2.0**-44 * size)[finite])
+            assert np.all((error <= 0.501 * spacing + loss * size)[finite])
             np.testing.assert_array_equal(got[~finite], near[~finite])
 
 
@@ -216,7 +217,10 @@ def test_results_are_the_exact_ones_rounded_once(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16], ids=["float16", "bfloat16"])
-@pytest.mark.parametrize("name", ["softmax", "softmax of short rows", "group norm", "group norm gradients"])
+@pytest.mark.parametrize(
+    "name",
+    ["softmax", "softmax of short rows", "group norm", "group norm gradients", "group norm gradients of short runs"],
+)
 def test_16_bit_results_are_rounded_once(name: str, dtype: D) -> None:
     """Inputs of every data type: elements, weights and row-constant ones."""
     case = CASES[name]
@@ -225,7 +229,7 @@ def test_16_bit_results_are_rounded_once(name: str, dtype: D) -> None:
     for got, want, size in zip(outputs, *exact(case, inputs), strict=True):
         near = rounded(want.astype(np.float64).reshape(-1), dtype).reshape(want.shape).astype(np.float64)
         assert np.all(np.abs(got.astype(np.float64) - near) <= 2.0**-7 * np.abs(near) * (got != near) + 2.0**-44 * size)
-        assert np.mean(got.astype(np.float64) == near) > 0.999
+        assert np.count_nonzero(got.astype(np.float64) != near) <= 1 + got.size // 1000
 
 
 MOST_BITS = ("softmax", "softmax dim 1", "layer norm gradients", "gradients of short rows")

@@ -186,14 +186,19 @@ class Across(Rows):
     @contextmanager
     def _multiplied(self, totals: Mapping[str, Step]) -> Iterator[None]:
         """At the end of a run, multiply its sums by the run's factor and add them to the totals."""
+        runs = [(place, *step.operands) for place, step in totals.items() if step.template == RUN_SUM]
+        factors = {one.value: one for one in self._splats if one.value in {factor for _, _, factor in runs}}
+        for name, one in factors.items():
+            # Of this pass alone: another pass may load the same element as lanes of another type.
+            self(f"{one.first} = here[{one.first.removeprefix('place')}]")
+            self(f"of_run_{name} = {self.single(one.dtype, one.first)}")
         yield
-        for place, step in totals.items():
-            if step.template == RUN_SUM:
-                with self.block(f"for slot in range(0, residues * {self._row_bytes}, {self._row_bytes}):"):
-                    for q, factor in enumerate(self.vectors(step.operands[1])):
-                        whole, of_run = (f"{place} + slot + {q * VECTOR + at}" for at in (0, self._totals_bytes))
-                        self(f"store_doubles({whole}, load_doubles({whole}) + load_doubles({of_run}) * {factor})")
-                        self(f"store_doubles({of_run}, widen(0.0))")
+        for place, _, name in runs:
+            with self.block(f"for slot in range(0, residues * {self._row_bytes}, {self._row_bytes}):"):
+                for q, factor in enumerate(self.vectors(f"of_run_{name}" if name in factors else name)):
+                    whole, of_run = (f"{place} + slot + {q * VECTOR + at}" for at in (0, self._totals_bytes))
+                    self(f"store_doubles({whole}, load_doubles({whole}) + load_doubles({of_run}) * {factor})")
+                    self(f"store_doubles({of_run}, widen(0.0))")
 
     @contextmanager
     def _flushed(self, totals: Mapping[str, Step]) -> Iterator[None]:
