@@ -2117,7 +2117,7 @@ def aclnnFastBatchNormBackwardGetWorkspaceSize(
     gradWeight: int | None,
     gradBias: int | None,
 ) -> tuple[int, int, int]:
-    """BatchNorm's gradients with a choice of algorithm; every version computes alike here.
+    """BatchNorm's gradients with a choice of algorithm; every version computes the same here.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -2127,7 +2127,7 @@ def aclnnFastBatchNormBackwardGetWorkspaceSize(
 def aclnnFastBatchNormBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """BatchNorm's gradients with a choice of algorithm; every version computes alike here.
+    """BatchNorm's gradients with a choice of algorithm; every version computes the same here.
 
     Phase two: queue the computation.
     """
@@ -2884,7 +2884,7 @@ def aclnnLayerNormWithImplModeGetWorkspaceSize(
     rstdOutOptional: int | None,
     implMode: int,
 ) -> tuple[int, int, int]:
-    """LayerNorm with a choice of precision; every mode computes alike here.
+    """LayerNorm with a choice of precision; every mode computes the same here.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -2894,7 +2894,7 @@ def aclnnLayerNormWithImplModeGetWorkspaceSize(
 def aclnnLayerNormWithImplMode(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """LayerNorm with a choice of precision; every mode computes alike here.
+    """LayerNorm with a choice of precision; every mode computes the same here.
 
     Phase two: queue the computation.
     """
