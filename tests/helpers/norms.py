@@ -15,8 +15,6 @@ Array = np.ndarray[Any, Any]
 Expected = tuple[Any, ...]
 Dims = tuple[int, ...]
 
-#: The data types of gradients, next to sums over rows, that are computed in float32 lanes.
-_SUMMED = (D.FLOAT, D.FLOAT16, D.BF16)
 #: Of the largest term, what float64 arithmetic may lose, and float32 lanes.
 _LOSS, _NARROW_LOSS = 2.0**-44, 2.0**-19
 
@@ -71,29 +69,25 @@ def total(terms: Array, shape: Sequence[int]) -> Expected:
 
 
 def sums_beside(dx: Any, shape: Sequence[int], **terms: Array) -> dict[str, Expected]:
-    """Return sums of terms with their magnitudes, scaled for float32 accumulation if there is a dx."""
-    more = _NARROW_LOSS / _LOSS if dx else 1
+    """Return sums of terms with their magnitudes, scaled for float32 accumulation if there is a 16-bit dx."""
+    more = _NARROW_LOSS / _LOSS if dx and dx.dtype in (D.FLOAT16, D.BF16) else 1
     sums = {name: total(term, shape) for name, term in terms.items()}
     return {name: (exact, size * more) for name, (exact, size) in sums.items()}
 
 
 def rounded(
-    found: Mapping[str, Expected],
-    outputs: Mapping[str, Any],
-    more: Mapping[D, float] | None = None,
-    narrow: Sequence[D] = (D.FLOAT16, D.BF16),
+    found: Mapping[str, Expected], outputs: Mapping[str, Any], more: Mapping[D, float] | None = None
 ) -> dict[str, Expected]:
     """Return exact values and error bounds of each output: one rounding, and the errors of the terms in float64.
 
-    A third array in ``found`` is the magnitude of terms that outputs of the types ``narrow`` are computed from in
-    float32, whose errors are allowed, too. ``more`` is the number of ULP, by data type, that are allowed in addition to
-    the rounding.
+    A third array in ``found`` is the magnitude of terms that 16-bit outputs are computed from in float32, whose errors
+    are allowed, too. ``more`` is the number of ULP, by data type, that are allowed in addition to the rounding.
     """
     result = {}
     for name, output in outputs.items():
         exact, size, *near = (np.asarray(value, np.float64) for value in found[name])
         lost = np.nan_to_num(size) * _LOSS
-        if near and output.dtype in narrow:
+        if near and output.dtype in (D.FLOAT16, D.BF16):
             lost = lost + np.nan_to_num(near[0]) * _NARROW_LOSS
         exact, lost = exact.reshape(output.shape), np.broadcast_to(lost, exact.shape).reshape(output.shape)
         units = 0.5001 + (more or {}).get(output.dtype, 0.0)
@@ -151,7 +145,7 @@ def group_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> 
     mean, rstd = (wide(arguments[name], n, group, 1, 1) for name in ("mean", "rstd"))
     dx, size, dw, db = gradients(dy, x, mean, rstd, w, (2, 3))
     sums = sums_beside(outputs.get("gradInput"), w.shape, gradGammaOut=dw, gradBetaOut=db)
-    return rounded({"gradInput": (dx, size, size), **sums}, outputs, narrow=_SUMMED)
+    return rounded({"gradInput": (dx, size, size), **sums}, outputs)
 
 
 def _in_channels(arguments: Mapping[str, Any], name: str, **absent: float) -> tuple[Array, list[Array]]:
@@ -223,9 +217,7 @@ def batch_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> 
     dx, size, dw, db = gradients(dy, x, mean, rstd, w, (0, 2))
     if not arguments["training"]:
         dx, size = w * rstd * dy, abs(w * rstd * dy)
-    dtype = next(iter(outputs.values())).dtype
-    wanted = outputs.get("gradInput") if dtype in (D.FLOAT16, D.BF16) else None
-    sums = sums_beside(wanted, w.shape, gradWeight=dw, gradBias=db)
+    sums = sums_beside(outputs.get("gradInput"), w.shape, gradWeight=dw, gradBias=db)
     return rounded({"gradInput": (dx, size, size), **sums}, outputs)
 
 
@@ -282,7 +274,7 @@ def add_layer_gradients(arguments: Mapping[str, Any], outputs: Mapping[str, Any]
     dx, size, dw, db = gradients(dy, x1 + x2, mean, rstd, w, (1,))
     dsum = 0 if arguments["dsumOptional"] is None else wide(arguments["dsumOptional"], *dy.shape)
     sums = sums_beside(outputs["dxOut"], w.shape, dgammaOut=dw, dbetaOut=db)
-    return rounded({"dxOut": (dx + dsum, size + abs(dsum), size + abs(dsum)), **sums}, outputs, narrow=_SUMMED)
+    return rounded({"dxOut": (dx + dsum, size + abs(dsum), size + abs(dsum)), **sums}, outputs)
 
 
 def deep(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
@@ -304,8 +296,7 @@ def deep_gradients(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> 
     mean, rstd = (wide(arguments[name], -1, 1) for name in ("mean", "rstd"))
     dgx, size, dw, db = gradients(dy, alpha * x + gx, mean, rstd, w, (1,))
     found = {"dxOut": (alpha * dgx, abs(alpha) * size, abs(alpha) * size), "dgxOut": (dgx, size, size)}
-    found |= sums_beside(outputs["dxOut"], w.shape, dgammaOut=dw, dbetaOut=db)
-    return rounded(found, outputs, narrow=_SUMMED)
+    return rounded(found | sums_beside(outputs["dxOut"], w.shape, dgammaOut=dw, dbetaOut=db), outputs)
 
 
 def group_swish(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
@@ -340,7 +331,7 @@ def group_swish_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any
     exact = sums_beside(outputs["dxOut"], w.shape, **dict(zip(names, (dw, db), strict=True)))
     sizes = sums_beside(outputs["dxOut"], w.shape, **dict(zip(names, terms, strict=True)))
     sums = {name: (exact[name][0], sizes[name][1]) for name in names}
-    return rounded({"dxOut": (dx, size, near), **sums}, outputs, narrow=_SUMMED)
+    return rounded({"dxOut": (dx, size, near), **sums}, outputs)
 
 
 def group_silu(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
@@ -393,4 +384,4 @@ def ada_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> di
         "gradScaleOut": (of_samples["gradScaleOut"][0], size_of_scale),
         **sums_beside(wanted, (1, 1, x.shape[2]), gradWeightOut=dw, gradBiasOut=db),
     }
-    return rounded(found, outputs, narrow=_SUMMED)
+    return rounded(found, outputs)

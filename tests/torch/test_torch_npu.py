@@ -156,8 +156,8 @@ def run(*arguments: str, timeout_s: float = RUN_SECONDS, **env: str) -> tuple[st
 TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node")
 #: Functions of torch_npu that need an operator which there is not, by name and by type.
 ABSENT = (
-    "torch_npu.npu_quant_matmul_dequant(torch.ones(16, 32, device='npu', dtype=torch.half), "
-    "torch.ones(16, 32, device='npu', dtype=torch.int8), torch.ones(16, device='npu'))"
+    "torch.ops.npu.npu_fused_causal_conv1d(*(torch.ones(*shape, device='npu', dtype=torch.half)"
+    " for shape in ((4, 64), (3, 64), (2, 3, 64))))"
 )
 ABSENT_TYPE = "torch_npu.npu_nms_with_mask(torch.ones(16, 5, device='npu'), 0.5)"
 QUEUED = """
@@ -307,14 +307,14 @@ class TestWheel:
         assert listed["aclnnMatmul" if "aclnnMatmul" in listed else "aclnnMm"][:2] == ["3", "calls"]
         assert float(listed["aclnnAdds"][2]) > 0
         assert done.stderr.splitlines()[-1].startswith("missing: ")
-        assert "aclnnQuantMatmulDequant" in done.stderr.splitlines()[-1]
+        assert "aclnnFusedCausalConv1d" in done.stderr.splitlines()[-1]
 
     @pytest.mark.parametrize(
         ("soc_name", "absent", "missing"),
         [
             ("Ascend910B2", ABSENT_TYPE, "NMSWithMask"),
-            ("Ascend910B2", ABSENT, "aclnnQuantMatmulDequant"),
-            ("Ascend950DT_9571", ABSENT, "aclnnQuantMatmulDequant"),
+            ("Ascend910B2", ABSENT, "aclnnFusedCausalConv1d"),
+            ("Ascend950DT_9571", ABSENT, "aclnnFusedCausalConv1d"),
         ],
     )
     def test_a_trace_lists_an_operator_whose_error_the_script_caught(

@@ -23,9 +23,8 @@ from aclnn.kernels.cpu.simd.vector import LANES, fma, lane
 
 NEAR = 1 << 14
 """Bytes of a row up to which the next row is prefetched while this one is read again."""
-TOGETHER, TOGETHER_IN_32_BITS, SCALE = 16, 4, 2.0**-5
-"""Rows accumulated in float32 before they are added to float64 sums, fewer if an output has 32 bits; and the scale that
-keeps them from overflowing."""
+TOGETHER, SCALE = 16, 2.0**-5
+"""Rows accumulated in float32 before they are added to float64 sums, and the scale that keeps them from overflowing."""
 MOST_RUNS = 1 << 12
 """Maximum number of a row's runs whose sums are kept until float32 is known to suffice for the row."""
 
@@ -63,7 +62,6 @@ class Along(Rows):
         """The totals that a pass in float32 lanes before the last finds; the last adds them up."""
         self._in_short = [k for k, _ in self._sums if self._narrowed[-1] and types.keeps]
         """The sums of which a few rows are first accumulated in float32."""
-        self._rows_in_short = TOGETHER_IN_32_BITS if DataType.FLOAT in dict(types.written).values() else TOGETHER
 
     def _together(self) -> int:
         return 1
@@ -107,7 +105,7 @@ class Along(Rows):
     def _write_rows(self) -> None:
         super()._write_rows()
         if self._in_short:
-            with self.block(f"if row % {self._rows_in_short} == {self._rows_in_short - 1} or row == rows - 1:"):
+            with self.block(f"if row % {TOGETHER} == {TOGETHER - 1} or row == rows - 1:"):
                 self._add_short_sums()
 
     def _walk(self, number: int) -> None:

@@ -135,9 +135,8 @@ class _Program:
             full = (*axes.rows, *(axes.columns if differs(output) else ()))
             if math.prod(self.extents[id(output)]) != math.prod(axes.extents[axis] for axis in full):
                 raise NotWalkableError
-        sizes = {output.layout.dtype.itemsize for _, output in self.written}
-        self.narrows = sizes == {2} or (bool(self.summed) and bool(sizes) and sizes <= {2, 4})
-        """True if elements are float32 lanes where these suffice: for results of 16 bits, or next to sums over rows."""
+        self.narrows = {output.layout.dtype.itemsize for _, output in self.written} == {2}
+        """True if elements are float32 lanes where these suffice: all results have 16 bits."""
         self.inputs = {name: place for place, (name, _) in enumerate(given)}
         """Positions among the input tensors, by variable."""
         self.outputs = {id(output): place for place, (_, output) in enumerate(wanted)}
