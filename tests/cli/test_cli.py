@@ -421,7 +421,7 @@ NORM = (*STATISTICS, "normalized_shape=8")
         ),
         (
             ["run", "silu_backward", *INPUTS, "--out", "a.npy", "--out", "b.npy"],
-            "--out: silu_backward: grad_input: expected once",
+            "--out: silu_backward: grad_input: given twice",
         ),
         (["run", "silu_backward", "--nonsense", "1", "--out", "a.npy"], "No such option: --nonsense"),
         (["run", "silu_backward", "nonsense=1", "--out", "a.npy"], "got 'nonsense'"),
@@ -441,10 +441,10 @@ NORM = (*STATISTICS, "normalized_shape=8")
             ["run", "layer_norm", "input=x.npy", "normalized_shape=8", "--out", "o.npy"],
             "--out: expected out=, mean= or rstd= before 'o.npy'",
         ),
-        (["run", "silu_backward", *INPUTS, "--out", "grad_input=a.npy", "--out", "b.npy"], "expected once"),
+        (["run", "silu_backward", *INPUTS, "--out", "grad_input=a.npy", "--out", "b.npy"], "given twice"),
         (
             ["run", "silu_backward", *INPUTS, "--out", "gradInput=a.npy", "--out", "grad_input=b.npy"],
-            "expected once",
+            "given twice",
         ),
         (
             ["run", "silu_backward", *INPUTS, "--dtype", "slef=float16", "--out", "a.npy"],
