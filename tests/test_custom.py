@@ -255,7 +255,7 @@ from aclnn.core.dtypes import DataType
 from aclnn.execution import arrays
 
 TWICE = Operator(
-    "twice", "aclnnTwice", "Twice a tensor.", "y = 2 * x",
+    "twice", "Twice a tensor.", "y = 2 * x",
     (Parameter("x", "x", Kind.INPUT, "x"), Parameter("y", "y", Kind.OUTPUT, "y")),
     dict.fromkeys(Product, frozenset({DataType.FLOAT})), (present("x", "y"),),
     lambda call: Elementwise(lambda x: 2.0 * x, ("x",), ("y",)),

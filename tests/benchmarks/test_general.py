@@ -17,21 +17,21 @@ Array = np.ndarray[Any, Any]
 NAMES = ["elu_derivative", "log_sigmoid_derivative", "ge_glu_erf_gradient", "softplus_derivative", "threshold_gradient"]
 
 
-class Off(general.Asked):
+class Off(general.Subject):
     """A formula whose results are off by a unit."""
 
     def run(self, operands: list[Array], numbers: tuple[float, ...]) -> list[Array]:
         return [np.nextafter(result, np.float32(np.inf)) for result in super().run(operands, numbers)]
 
 
-class Infinite(general.Asked):
+class Infinite(general.Subject):
     """A formula without a finite result."""
 
     def run(self, operands: list[Array], numbers: tuple[float, ...]) -> list[Array]:
         return [np.full_like(result, np.inf) for result in super().run(operands, numbers)]
 
 
-def subjects(name: str, kind: type[general.Asked] = general.Asked) -> general.Asked:
+def subjects(name: str, kind: type[general.Subject] = general.Subject) -> general.Subject:
     return kind(**vars(general.subjects()[name]))
 
 

@@ -165,8 +165,8 @@ class TestTree:
         environment = {"ACLNN_TOOLKIT_DIR": str(toolkit_root), "LC_ALL": "de_DE.UTF-8"}
         rejected = aclnn("run", tmp_path / name, status=1, **environment, **compilers)
         last = rejected.stderr.splitlines()[-1]
-        told = re.match("this toolkit does not have (.*); what it has is listed in docs/c-functions.md", last)
-        assert ", ".join(sorted(told[1].split(", "))) == missing if missing else told is None
+        named = re.match("this toolkit does not have (.*); what it has is listed in docs/c-functions.md", last)
+        assert ", ".join(sorted(named[1].split(", "))) == missing if missing else named is None
 
     def test_exec_runs_a_program_with_the_environment(self, toolkit_root: Path) -> None:
         program = "import os, sys; print(os.environ['ASCEND_HOME_PATH'], os.environ['ACLNN_SOC_NAME'], *sys.argv[1:])"

@@ -137,8 +137,8 @@ def check() -> None:
     import_or_raise("cffi", "toolkit")
 
 
-def run_compiler(command: Sequence[str | os.PathLike[str]]) -> None:
-    """Run a compiler.
+def run_compiler(command: Sequence[str | os.PathLike[str]]) -> str:
+    """Run a compiler and return its standard output.
 
     Raises:
         CompileError: it failed; the text contains its messages.
@@ -148,3 +148,4 @@ def run_compiler(command: Sequence[str | os.PathLike[str]]) -> None:
     result = subprocess.run(parts, capture_output=True, text=True, errors="replace", env=in_english, check=False)
     if result.returncode:
         raise CompileError(shlex.join(parts), f"{result.stderr}{result.stdout}")
+    return result.stdout

@@ -1,5 +1,6 @@
 /* The part of CANN's graph engine that MindSpore needs to load and to call operators by type: operators that store
- * attributes, and tensor descriptions. There are no graphs. Strings use the old ABI, as in CANN's builds. */
+ * attributes, and tensor descriptions. There are no graphs. Strings use the old ABI, as in CANN's builds. Inline member
+ * functions are unused here but must be emitted, for which compilers have options. */
 
 #include <cstdint>
 #include <functional>
@@ -9,11 +10,6 @@
 #include <typeindex>
 #include <utility>
 #include <vector>
-
-/* Inline member functions are unused here but must be emitted; gcc has an option for that. */
-#ifdef __clang__
-#pragma clang attribute push(__attribute__((used)), apply_to = function)
-#endif
 
 namespace ge {
 
@@ -270,7 +266,3 @@ public:
 graphStatus GEInitialize(const std::map<std::string, std::string> &) { return SUCCESS; }
 
 }
-
-#ifdef __clang__
-#pragma clang attribute pop
-#endif

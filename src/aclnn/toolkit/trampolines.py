@@ -99,7 +99,9 @@ def library(functions: Iterable[CFunction | Alias | Stub], headers: Iterable[str
 def _body(function: CFunction | Alias | Stub) -> str:
     match function:
         case Stub():
-            return f"{function.prototype}\n{{\n{_unused(function.parameters)}    return {function.expression};\n}}\n"
+            is_void = _return_type(function.prototype) == "void"
+            last = f"(void){function.expression}" if is_void else f"return {function.expression}"
+            return f"{function.prototype}\n{{\n{_unused(function.parameters)}    {last};\n}}\n"
         case Alias():
             return _forward(function)
         case _:
@@ -199,11 +201,15 @@ def _border_argument(name: str, parameter: CParameter) -> str:
     return f"({parameter_type(parameter)}){name}"
 
 
+def _return_type(prototype: str) -> str:
+    return re.sub(r"\w+\(.*", "", prototype).strip()
+
+
 def _definition(prototype: str, fallback: str, call: str, served: str = "{}", before: str = "") -> str:
     # Prefixed to differ from parameters' names: aclnnSeluBackward has one called result.
-    returns = re.sub(r"\w+\(.*", "", prototype)
-    is_void = returns == "void "
-    result = ("int " if is_void else returns) + "aclnn_result"
+    returns = _return_type(prototype)
+    is_void = returns == "void"
+    result = f"{'int' if is_void else returns} aclnn_result"
     last = "(void)aclnn_result" if is_void else "return aclnn_result"
     return (
         f"{prototype}\n{{\n    const aclnn_mode callers = aclnn_take_mode();\n"
