@@ -147,7 +147,11 @@ class TestTree:
             for name, text, missing in (
                 ("a.c", '#include "aclnnop/aclnn_absent.h"\n', "aclnnop/aclnn_absent.h"),
                 ("a.cpp", '#include "aclnn_absent.h"\n', "aclnn_absent.h"),
-                ("a.cpp", '#include "acl/acl.h"\nint a = aclrtAbsent(ACL_ABSENT);\n', "ACL_ABSENT, aclrtAbsent"),
+                (
+                    "a.cpp",
+                    '#include "acl/acl.h"\nint a = aclrtAbsent(0);\nint b = ACL_ABSENT;\n',
+                    "ACL_ABSENT, aclrtAbsent",
+                ),
                 ("a.c", '#include "acl/acl.h"\naclrtAbsentHandle a = 0;\n', "aclrtAbsentHandle"),
                 ("a.c", "int aclAbsent(void); int main(void) { return aclAbsent(); }\n", "aclAbsent"),
                 ("a.c", "int main(void) { return aclInit(0) + mine(); }\n", ""),
