@@ -255,6 +255,23 @@ def test_many_results_of_16_bits(name: str) -> None:
         checked(case, given(case, rows, NUMPY[D.FLOAT16]))
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_gradients_of_many_samples_share_partial_sums(count: int) -> None:
+    """With more than 64 samples, several add to the same partial sums of the weight's and bias's gradients."""
+    threads.set_threads(count)
+    case, rng = CASE_BY_NAME["ada_layer_norm_backward"], np.random.default_rng(9)
+    set_soc_name(case.product.example)
+
+    def normal(*shape: int) -> Array:
+        return rng.normal(size=shape).astype(np.float32)
+
+    x, scale, weight, bias = normal(150, 3, 40), normal(150, 1, 40), normal(40), normal(40)
+    _, mean, rstd = aclnn.ada_layer_norm_v2(x, scale, scale, weight, bias)
+    known = {"grad_out": normal(150, 3, 40), "input": x, "mean": mean, "rstd": rstd, "scale": scale, "shift": scale}
+    known |= {"weight": weight, "bias": bias, "normalized_shape": (40,)}
+    checked(case, {p.name: known[p.python_name] for p in case.operator.parameters if p.python_name in known})
+
+
 def test_one_element_a_channel_by_running_statistics() -> None:
     """Rows of one element with given statistics have no reduction and no elements."""
     x, one, two = np.array([[3.0, -1.0]], np.float32), np.ones(2, np.float32), np.full(2, 2, np.float32)
