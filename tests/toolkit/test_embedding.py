@@ -307,7 +307,7 @@ def test_exit_handlers_of_a_python_process(toolkit_root: Path, handler: str) -> 
 
 @pytest.mark.parametrize("use", ["lib.begin()", "0"], ids=["used", "unused"])
 def test_destructors_after_the_end_of_a_python_program_release_without_an_error(compiled: Compile, use: str) -> None:
-    """Where they got 500000, frameworks that check each status ended with an abort."""
+    """Frameworks that check each status aborted when these calls returned 500000."""
     code = f"import ctypes, sys; lib = ctypes.CDLL(sys.argv[1]); sys.exit({use})"
     done = run(Path(sys.executable), "-c", code, compiled("late.cpp", "-shared", "-fPIC"))
     assert done.stdout == "select and wait: 0\ncompute: 561000 500000 500000 500000\nrelease: 0\n"

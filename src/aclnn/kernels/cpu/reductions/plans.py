@@ -205,8 +205,8 @@ class _Lanes:
         self.tasks = self.segments * math.prod(axes.extents[axis] for axis in self.outer)
         self.together = -(-self.tasks // MOST_SUMS)
         """Number of consecutive tasks that share partial sums, for sums over all tasks."""
-        by_column = not across and self.run is not None
-        of_columns = [pair for pair in summed if by_column and extents[id(pair[1])][self.run or 0] > 1]
+        run = None if across else self.run
+        of_columns = [] if run is None else [pair for pair in summed if extents[id(pair[1])][run] > 1]
         self.totals = [pair for pair in summed if pair not in of_columns]
         """Sums to one element of which a run adds the sum of its terms."""
         own = [pair for pair in of_columns if any(extents[id(pair[1])][axis] > 1 for axis in self.outer)]

@@ -71,15 +71,15 @@ class Sum:
             together: number of consecutive tasks that add to the same partial sums if all tasks' are added up.
         """
         extents, dtype = axes.extents_of(output), output.layout.dtype
-        self.output, self.kept = output, {axis for axis, extent in enumerate(extents) if extent > 1}
-        columns = [axis for axis in axes.columns if axis in self.kept]
+        self.output, kept = output, {axis for axis, extent in enumerate(extents) if extent > 1}
+        columns = [axis for axis in axes.columns if axis in kept]
         strides = contiguous_strides([extents[axis] for axis in columns])
         self._steps = {axis: 8 * stride for axis, stride in zip(columns, strides, strict=True)}
         self._count = math.prod(extents[axis] for axis in columns)
         # The last vector of the last run may extend beyond its elements.
         self.task_bytes = (-(-self._count * 8 // PADDED) + 1) * PADDED
         shape = (*(axes.extents[axis] for axis in outer), segments)
-        self.together = together if self.kept.isdisjoint(outer) else 1
+        self.together = together if kept.isdisjoint(outer) else 1
         if self.together > 1:
             shape = (-(-math.prod(shape) // together),)
         tasks = math.prod(shape)
@@ -97,7 +97,7 @@ class Sum:
 
         self._partials = np.zeros((*shape, 2), np.int64)  # as ``Partial``
         for axis, stride, place in zip(outer, contiguous_strides(shape), np.indices(shape), strict=False):
-            if axis in self.kept:
+            if axis in kept:
                 self._partials[..., 0] += place * stride * self.task_bytes
                 self._partials[..., 1] += place * found[axis] * dtype.itemsize
         self._call = self._partials.ctypes.data, tasks, self.task_bytes, step * dtype.itemsize

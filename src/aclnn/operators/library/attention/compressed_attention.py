@@ -38,7 +38,7 @@ _UNIT, _LARGEST_BLOCK, _LONGEST_STRIDE, _MOST_BLOCKS, _MOST_KEYS, _MOST_SHARED =
 _COPIES = 8
 """Number of copies of a row's statistic."""
 _MASKED_BY, _CHOSEN = -40000.0, 23333.0
-"""What a masked score loses, and the importance of a block that a mask chooses; numbers of torch_npu's test."""
+"""The number added to masked scores, and the importance of blocks selected by a mask, as in torch_npu's test."""
 _MASK, _CHOICE = "attenMaskOptional", "topkMaskOptional"
 _ENDS = ("actualSeqQLenOptional", "actualCmpSeqKvLenOptional", "actualSelSeqKvLenOptional")
 _BLOCK, _SIZE, _COUNT = "compressBlockSize", "selectBlockSize", "selectBlockCount"
