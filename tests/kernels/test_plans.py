@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numba.core.typing.templates import builtin_registry
@@ -46,3 +51,30 @@ def test_calls_over_rows_of_another_number_register_no_function(name: str) -> No
         getattr(aclnn, name)(**given)
         counts.append(registered())
     assert counts[1] == counts[2]
+
+
+PLANNED_AT_EXIT = """
+import llvmlite.binding.ffi as llvm
+import numpy as np
+import aclnn
+from aclnn import kernels
+
+x = np.ones((8, 8), np.float32)
+aclnn.hardswish_backward(x, x)
+kernels.compile_no_more()
+llvm.lib = None
+for call in (aclnn.silu, aclnn.elu, aclnn.swi_glu, aclnn.softmax):
+    for dtype in (np.float32, np.float16):
+        try:
+            call(x.astype(dtype), **({"dim": 1} if call in (aclnn.swi_glu, aclnn.softmax) else {}))
+        except RuntimeError as error:
+            assert "loaded before the process began to end" in str(error), error
+        else:
+            raise AssertionError(call)
+"""
+
+
+def test_planning_while_the_process_ends_does_not_ask_llvm(tmp_path: Path) -> None:
+    # Its destructors have run by then: its answers were garbage, or the process crashed.
+    environment = {**os.environ, "ACLNN_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", PLANNED_AT_EXIT], env=environment, check=True)

@@ -7,6 +7,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import types
 
+from aclnn.kernels.cpu import target
 from aclnn.kernels.cpu.jit import intrinsic
 from aclnn.kernels.cpu.simd.vector import call_llvm
 from aclnn.kernels.cpu.structs import ADDRESS, pointer
@@ -33,11 +34,11 @@ def atomic_store(builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> N
 
 
 def _is_x86(context: Any) -> bool:
-    return bool(context.codegen().magic_tuple()[0].startswith("x86_64"))
+    return bool(target.identity(context.codegen())[0].startswith("x86_64"))
 
 
 def _pause(context: Any, builder: ir.IRBuilder) -> None:
-    triple = context.codegen().magic_tuple()[0]
+    triple = target.identity(context.codegen())[0]
     if _is_x86(context):
         call_llvm(builder, "llvm.x86.sse2.pause", ir.VoidType())
     elif triple.startswith(("aarch64", "arm64")):

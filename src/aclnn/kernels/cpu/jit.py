@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from time import perf_counter
 from types import SimpleNamespace
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, cast, overload
 
 import llvmlite
 import numba
@@ -113,7 +113,7 @@ class KernelCache(_Cache):
 
     def _full_key(self, sig: Any, codegen: Any) -> tuple[object, ...]:
         versions = (numba.__version__, llvmlite.__version__, sys.version, platform.machine())
-        return (*self._key, str(sig), codegen.magic_tuple(), versions, target.requested(codegen), config.OPT)
+        return (*self._key, str(sig), target.identity(codegen), versions, target.requested(codegen), config.OPT)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the code compiled for these argument types; None if it must be compiled."""
@@ -230,22 +230,26 @@ def kernel(name: str, key: tuple[object, ...], make: Callable[[], Callable[..., 
             if _stopped:
                 raise RuntimeError(f"kernel {name}: expected one that was loaded before the process began to end")
             _require_memory(name)
-            function = make()
-            signature = (types.int64,) * function.__code__.co_argcount
-            with _compiling(), _symbols_of(name, key):
-                # Division by zero follows IEEE 754 and gives 0 for integers: no branch that raises an exception.
-                options = {"no_cfunc_wrapper": True, "error_model": "numpy", "pipeline_class": _Compiler}
-                dispatcher = numba.njit(nogil=nogil, **options)(function)
-                dispatcher._cache = KernelCache(name, key)
-                dispatcher.compile(signature)
-            # Calling the entry point takes half the time of the dispatcher, which would inspect the types again.
-            result = dispatcher.overloads[signature]
-            _addresses[result.entry_point] = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
-            _compiled[name, key] = result.entry_point
+            _compiled[name, key] = _load(name, key, make(), nogil)
             if len(_compiled) == 1:
                 for tell in kernels.when_compiler_is_up:
                     tell()
         return _compiled[name, key]
+
+
+def _load(name: str, key: tuple[object, ...], function: Callable[..., Any], nogil: bool) -> Kernel:
+    """Compile a kernel, or load it from the cache. What LLVM made for that is released on return."""
+    signature = (types.int64,) * function.__code__.co_argcount
+    with _compiling(), _symbols_of(name, key):
+        # Division by zero follows IEEE 754 and gives 0 for integers: no branch that raises an exception.
+        options = {"no_cfunc_wrapper": True, "error_model": "numpy", "pipeline_class": _Compiler}
+        dispatcher = numba.njit(nogil=nogil, **options)(function)
+        dispatcher._cache = KernelCache(name, key)
+        dispatcher.compile(signature)
+    # Calling the entry point takes half the time of the dispatcher, which would inspect the types again.
+    result = dispatcher.overloads[signature]
+    _addresses[result.entry_point] = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
+    return cast(Kernel, result.entry_point)
 
 
 def stop() -> None:

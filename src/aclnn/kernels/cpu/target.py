@@ -14,11 +14,22 @@ from aclnn.support.env import SettingError
 FLAVOURS = ("avx512", "avx2", "neon", "generic")
 
 
+@cache
+def identity(codegen: Any) -> tuple[str, str, str]:
+    """Return the triple, processor and features that code is generated for.
+
+    Asks LLVM once: its answers are garbage after its destructors have run, when exit handlers may still plan.
+    """
+    triple, processor, features = codegen.magic_tuple()
+    return triple, processor, features
+
+
 def _features(codegen: Any) -> tuple[str, set[str]]:
-    triple, _, features = codegen.magic_tuple()
+    triple, _, features = identity(codegen)
     return triple, {feature[1:] for feature in features.split(",") if feature.startswith("+")}
 
 
+@cache
 def _flavours(codegen: Any) -> tuple[str, ...]:
     """Return the ``FLAVOURS`` that a compilation's target supports, widest first."""
     triple, features = _features(codegen)
@@ -101,7 +112,7 @@ Measured on Zen 4; older ones are assumed to be alike, Zen 5 does not (docs/tuni
 
 def drops_prefetches(context: Any) -> bool:
     """Return True for the processors of ``DROP_PREFETCHES``."""
-    return context.codegen().magic_tuple()[1] in DROP_PREFETCHES
+    return identity(context.codegen())[1] in DROP_PREFETCHES
 
 
 def _largest_cache() -> int:
