@@ -174,7 +174,7 @@ def test_overlapping_outputs_are_as_if_inputs_had_been_read_first(case: Case, da
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.operator.inputs], ids=lambda case: case.name)
-@pytest.mark.parametrize("size", [1, 100, 5000, 200_000])
+@pytest.mark.parametrize("size", [*(pytest.param(size, marks=pytest.mark.long) for size in (1, 100)), 5000, 200_000])
 @pytest.mark.parametrize("more_types", [False, pytest.param(True, marks=pytest.mark.long)], ids=["", "more types"])
 def test_an_output_may_be_an_input(case: Case, size: int, more_types: bool) -> None:
     for dtype in case.dtypes[case.product]:
