@@ -79,17 +79,17 @@ def _sample(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 _ALTERNATING = {
-    "test_edges_are_computed",
-    "test_any_layout",
+    "test_edge_cases_are_computed",
+    "test_any_layout_gives_the_same_results",
     "test_an_output_may_be_an_input",
-    "test_any_mix_of_types",
+    "test_any_mix_of_data_types_is_computed",
     "test_overlapping_outputs_are_as_if_inputs_had_been_read_first",
     "test_every_16_bit_value_is_correctly_rounded",
-    "test_every_16_bit_slope_is_correctly_rounded",
+    "test_every_16_bit_derivative_is_correctly_rounded",
     "test_a_patched_module_trains_as_pytorchs_does",
-    "test_opcheck",
-    "test_interpreted",
-    "test_the_earlier_of_two_broken_rows_decides",
+    "test_opcheck_passes",
+    "test_interpreted_kernels_match_the_cpu",
+    "test_the_earlier_of_two_violations_is_reported",
     "test_no_sound_implementation_is_structurally_wrong",
 }
 """Tests of every operator of which ``make test-all`` runs every third parameter set, and ``make long`` the others."""

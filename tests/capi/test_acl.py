@@ -13,7 +13,7 @@ from aclnn.core.status import AclnnError
 from tests.helpers.fresh_runtime import pass_gate, queue, recent_error
 
 
-def test_a_program(fresh: None) -> None:
+def test_acl_calls_allocate_copy_and_return_their_status_last(fresh: None) -> None:
     assert acl.init() == 0
     assert acl.init("") == 100002
     assert acl.rt.get_device_count() == (2, 0)
@@ -52,7 +52,7 @@ def test_a_program(fresh: None) -> None:
     assert acl.finalize() == 0
 
 
-def test_events(device: None) -> None:
+def test_acl_events_measure_time_and_are_queried(device: None) -> None:
     stream, _ = acl.rt.create_stream()
     start, ret = acl.rt.create_event()
     assert ret == 0
@@ -76,7 +76,7 @@ def test_events(device: None) -> None:
     assert acl.rt.destroy_event(start) == acl.rt.destroy_event(end) == 0
 
 
-def test_values_without_a_status(fresh: None) -> None:
+def test_calls_without_a_status_return_the_value_alone(fresh: None) -> None:
     assert acl.get_soc_name() == "Ascend910B2"
     assert acl.get_version() == (1, 17, 0, 0)
     assert acl.get_recent_err_msg() is None
@@ -97,7 +97,7 @@ def test_values_without_a_status(fresh: None) -> None:
         (lambda: acl.rt.synchronize_stream(0), 107002),
     ],
 )
-def test_the_status_comes_last_and_the_text_is_the_c_interfaces(fresh: None, call: object, result: object) -> None:
+def test_status_comes_last_and_error_text_is_that_of_the_c_interface(fresh: None, call: object, result: object) -> None:
     assert callable(call)
     assert call() == result
     assert "acl" in recent_error()
@@ -105,7 +105,7 @@ def test_the_status_comes_last_and_the_text_is_the_c_interfaces(fresh: None, cal
     assert acl.get_recent_err_msg() is not None
 
 
-def test_handles_and_memory_are_the_c_interfaces(device: None) -> None:
+def test_handles_and_memory_are_shared_with_the_c_interface(device: None) -> None:
     stream, _ = acl.rt.create_stream()
     there, _ = acl.rt.malloc(64, 0)
     assert cann.aclrtMemsetAsync(there, 64, 7, 64, stream) == 0
@@ -115,13 +115,13 @@ def test_handles_and_memory_are_the_c_interfaces(device: None) -> None:
     assert acl.rt.free(there) == 107000
 
 
-def test_every_name_is_there() -> None:
+def test_every_name_of_pyacl_exists() -> None:
     assert all(map(callable, (acl.init, acl.finalize, acl.get_soc_name, acl.get_version, acl.get_recent_err_msg)))
     assert all(map(callable, vars(acl.rt).values()))
     assert len(vars(acl.rt)) == 32
 
 
-def test_bytes(fresh: None) -> None:
+def test_bytes_survive_bytes_to_ptr_and_ptr_to_bytes(fresh: None) -> None:
     for data in (b"", b"x", b"a\x00b" * 100):
         assert acl.util.ptr_to_bytes(acl.util.bytes_to_ptr(data), len(data)) == data
 
@@ -143,7 +143,7 @@ TYPES = [
 
 
 @pytest.mark.parametrize(("number", "dtype"), TYPES)
-def test_arrays_over_memory(number: int, dtype: type[np.generic]) -> None:
+def test_ptr_to_numpy_views_memory(number: int, dtype: type[np.generic]) -> None:
     array = np.ones((2, 3), dtype)
     view = acl.util.ptr_to_numpy(acl.util.numpy_to_ptr(array), (2, 3), number)
     assert view.dtype == dtype
@@ -154,14 +154,14 @@ def test_arrays_over_memory(number: int, dtype: type[np.generic]) -> None:
     assert acl.util.ptr_to_numpy(acl.util.numpy_to_ptr(array), (), number).shape == ()
 
 
-def test_strided_arrays() -> None:
+def test_numpy_to_ptr_ignores_strides_and_numpy_contiguous_to_ptr_rejects_them() -> None:
     array = np.arange(6.0).reshape(2, 3)
     assert acl.util.numpy_to_ptr(array.T) == acl.util.numpy_to_ptr(array)
     with pytest.raises(ValueError, match="C-contiguous"):
         acl.util.numpy_contiguous_to_ptr(array.T)
 
 
-def test_bad_utility_arguments(device: None) -> None:
+def test_invalid_arguments_of_acl_util_raise(device: None) -> None:
     with pytest.raises(TypeError, match="bytes_to_ptr"):
         acl.util.bytes_to_ptr("text")
     for call in (
@@ -181,7 +181,7 @@ def test_bad_utility_arguments(device: None) -> None:
         acl.util.ptr_to_numpy(there, (2,), 11)
 
 
-def test_an_operator_by_type(fresh: None) -> None:
+def test_acl_op_execute_v2_runs_an_operator_by_its_type(fresh: None) -> None:
     acl.init()
     acl.rt.set_device(0)
     data = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -212,7 +212,7 @@ def test_an_operator_by_type(fresh: None) -> None:
     assert acl.destroy_data_buffer(result) == 0
 
 
-def test_arrays_of_one_number_of_elements_must_have_it(device: None) -> None:
+def test_execute_v2_rejects_descriptions_and_buffers_of_unequal_counts(device: None) -> None:
     desc, buffer = acl.create_tensor_desc(cann.ACL_FLOAT, [2], cann.ACL_FORMAT_ND), acl.create_data_buffer(0, 0)
     with pytest.raises(
         ValueError, match="inputDesc, inputs: expected equally many elements, got 2 of inputDesc, 1 of inp"
@@ -221,7 +221,7 @@ def test_arrays_of_one_number_of_elements_must_have_it(device: None) -> None:
     assert acl.op.execute_v2("Relu", None, [buffer], [desc], [buffer], 0, 0) == 100000
 
 
-def test_help_shows_what_is_given_and_returned() -> None:
+def test_help_shows_arguments_and_results() -> None:
     assert str(inspect.signature(acl.rt.malloc)) == "(size: int, policy: int = 0) -> tuple[int, int]"
     assert inspect.getdoc(acl.rt.malloc).endswith("Returns ``(devPtr, ret)``.")
     assert [*inspect.signature(acl.create_tensor_desc).parameters] == ["dataType", "dims", "format"]

@@ -186,7 +186,7 @@ for _name, _function in (
 
 
 @pytest.mark.parametrize("op_type", ARRAYS)
-def test_a_type_of_arrays(device: None, op_type: str) -> None:
+def test_array_operators_by_type_give_numpys_results(device: None, op_type: str) -> None:
     """MindSpore's ops were rejected: expected a type of the list in docs/c-functions.md."""
     inputs, attributes, wanted = ARRAYS[op_type]
     expected = [np.asarray(each) for each in (wanted if isinstance(wanted, tuple) else (wanted,))]
@@ -197,7 +197,7 @@ def test_a_type_of_arrays(device: None, op_type: str) -> None:
         np.testing.assert_allclose(out, each, rtol=1e-5, atol=1e-5)
 
 
-def test_a_negative_shift_counts_as_0(device: None) -> None:
+def test_right_shift_by_a_negative_number_shifts_nothing(device: None) -> None:
     """It shifted all bits out, unlike aclnnRightShift, which has the same kernel."""
     out = np.empty(3, np.int32)
     assert call("RightShift", (np.array([-9, 9, -9], np.int32), np.array([-1, -2, 40], np.int32)), [out], {}) == 0
@@ -205,7 +205,7 @@ def test_a_negative_shift_counts_as_0(device: None) -> None:
 
 
 @pytest.mark.parametrize("align", ["LEFT_RIGHT", "RIGHT_LEFT"])
-def test_diagonals_are_packed_from_the_highest_on(device: None, align: str) -> None:
+def test_matrix_diag_packs_diagonals_from_the_highest(device: None, align: str) -> None:
     """From the left, or to the right, where they are shorter than the longest."""
     above, below = align.split("_")
     packed = np.array(
@@ -217,7 +217,7 @@ def test_diagonals_are_packed_from_the_highest_on(device: None, align: str) -> N
     assert out.tolist() == [[3, 1, 9], [6, 4, 2], [9, 7, 5]]
 
 
-def test_padding_with_a_value(device: None) -> None:
+def test_pad_v3_pads_with_the_given_value(device: None) -> None:
     """The value is on the device."""
     out = np.empty((6, 7), np.float32)
     assert call("PadV3", (X, OnHost([[1, 2], [0, 3]]), one(2.5)), [out], {"mode": "constant"}) == 0, recent_error()
@@ -225,7 +225,7 @@ def test_padding_with_a_value(device: None) -> None:
 
 
 @pytest.mark.parametrize("op_type", of_array_types.SCATTERED)
-def test_parts_of_a_variable(device: None, op_type: str) -> None:
+def test_scatter_types_update_a_part_of_a_variable(device: None, op_type: str) -> None:
     """Variants without Nd address rows."""
     way = op_type.removeprefix("Scatter").removeprefix("Nd")
     if op_type.startswith("ScatterNd"):
@@ -236,12 +236,12 @@ def test_parts_of_a_variable(device: None, op_type: str) -> None:
     np.testing.assert_allclose(updated(op_type, (X, *given))[0], wanted, rtol=1e-6)
 
 
-def test_parts_that_come_twice_are_added_twice(device: None) -> None:
+def test_scatter_add_adds_repeated_indices_twice(device: None) -> None:
     found = updated("ScatterAdd", (X, np.array([1, 1], np.int32), DY[:2]))[0]
     np.testing.assert_allclose(found[1], X[1] + DY[0] + DY[1], rtol=1e-5)
 
 
-def test_uniform_numbers_differ_from_call_to_call(device: None) -> None:
+def test_uniform_random_numbers_differ_between_calls(device: None) -> None:
     drawings = [np.empty((50, 40), np.float32) for _ in range(2)]
     for drawing in drawings:
         assert call("RandomUniform", (OnHost([50, 40]),), [drawing], {"seed": 3, "seed2": 5}) == 0, recent_error()
@@ -258,12 +258,14 @@ def test_uniform_numbers_differ_from_call_to_call(device: None) -> None:
         ("TensorScatterAdd", (X, PARTS[0], X), {}, "updates: expected shape [2] (of the parts), got [3, 4]"),
     ],
 )
-def test_errors(device: None, op_type: str, inputs: Any, attributes: Any, text: str) -> None:
+def test_errors_of_array_operators_name_the_argument(
+    device: None, op_type: str, inputs: Any, attributes: Any, text: str
+) -> None:
     assert call(op_type, inputs, [np.empty((3, 4), np.float32)], attributes) == 161002
     assert text in recent_error()
 
 
-def test_steps_of_adadelta(device: None) -> None:
+def test_adadelta_takes_pytorchs_steps(device: None) -> None:
     var, accum, update = START, np.zeros_like(START), np.zeros_like(START)
     for slope in SLOPES:
         numbers = map(one, (0.5, 0.75, 1e-3))
@@ -272,7 +274,7 @@ def test_steps_of_adadelta(device: None) -> None:
     np.testing.assert_allclose(var, wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_steps_of_adamax(device: None) -> None:
+def test_adamax_takes_pytorchs_steps(device: None) -> None:
     var, m, v = START, np.zeros_like(START), np.zeros_like(START)
     for step, slope in enumerate(SLOPES, 1):
         numbers = map(one, (0.5**step, 0.125, 0.5, 0.75, 1e-12))
@@ -281,7 +283,7 @@ def test_steps_of_adamax(device: None) -> None:
     np.testing.assert_allclose(var, wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_steps_of_adagrad_with_epsilon(device: None) -> None:
+def test_adagrad_with_epsilon_takes_pytorchs_steps(device: None) -> None:
     var, accum = START, np.zeros_like(START)
     for slope in SLOPES:
         var, accum, *_ = updated("ApplyAdagradV2D", (var, accum, one(0.5), slope), {"epsilon": 0.25})
@@ -289,7 +291,7 @@ def test_steps_of_adagrad_with_epsilon(device: None) -> None:
     np.testing.assert_allclose(var, wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_steps_of_centered_rmsprop(device: None) -> None:
+def test_centered_rmsprop_takes_pytorchs_steps(device: None) -> None:
     """PyTorch adds epsilon to the root: here it is too small to tell."""
     var, mg, ms, mom = START, *[np.zeros_like(START)] * 3
     for slope in SLOPES:
@@ -299,7 +301,7 @@ def test_steps_of_centered_rmsprop(device: None) -> None:
     np.testing.assert_allclose(var, wanted, rtol=1e-4, atol=1e-4)
 
 
-def test_steps_of_amsgrad(device: None) -> None:
+def test_amsgrad_takes_pytorchs_steps(device: None) -> None:
     """PyTorch corrects the second moment before its root: here epsilon is too small to tell."""
     var, m, v, most = START, *[np.zeros_like(START)] * 3
     for step, slope in enumerate(SLOPES, 1):
@@ -309,14 +311,14 @@ def test_steps_of_amsgrad(device: None) -> None:
     np.testing.assert_allclose(var, wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_a_proximal_step_of_adagrad_without_norms_is_one_of_adagrad(device: None) -> None:
+def test_proximal_adagrad_without_norms_is_adagrad(device: None) -> None:
     var, accum = updated("ApplyProximalAdagradD", (START, SLOPES[1] ** 2, *map(one, (0.5, 0, 0)), SLOPES[0]))[:2]
     wanted = START - 0.5 * SLOPES[0] / np.sqrt(SLOPES[1] ** 2 + SLOPES[0] ** 2)
     np.testing.assert_allclose(var, wanted, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(accum, SLOPES[1] ** 2 + SLOPES[0] ** 2, rtol=1e-6)
 
 
-def test_ftrl_minimizes_the_leaders_loss(device: None) -> None:
+def test_ftrl_minimizes_the_regularized_linear_loss(device: None) -> None:
     """linear var + |var| l1 + var^2 (accum^-power / (2 lr) + l2), which each element's neighbours exceed."""
     numbers = [*map(one, (0.5, 0.25, 0.125, -0.5))]
     var, accum, linear = updated("ApplyFtrl", (START, SLOPES[1] ** 2, SLOPES[2], SLOPES[0], *numbers))[:3]
@@ -332,7 +334,7 @@ def test_ftrl_minimizes_the_leaders_loss(device: None) -> None:
     assert (loss(wide) <= np.minimum(loss(wide - 1e-3), loss(wide + 1e-3))).all()
 
 
-def test_a_step_of_lamb(device: None) -> None:
+def test_lamb_takes_the_step_of_its_definition(device: None) -> None:
     numbers = [*map(one, (0.5, 0.5, 0.75, 0.25, 1e-6, 2, 1, 0.125))]
     slope, m, v = SLOPES[0], SLOPES[1], SLOPES[2] ** 2
     moved = [0.75 * v + 0.25 * slope**2, 0.5 * m + 0.5 * slope]
@@ -346,7 +348,7 @@ def test_a_step_of_lamb(device: None) -> None:
 
 
 @pytest.mark.parametrize(("of_weights", "ratio"), [(3.0, 1.5), (0.0, 1.0)])
-def test_lamb_takes_steps_in_the_ratio_of_norms(device: None, of_weights: float, ratio: float) -> None:
+def test_lamb_scales_steps_by_the_ratio_of_norms(device: None, of_weights: float, ratio: float) -> None:
     found = updated("LambApplyWeightAssign", (one(of_weights), one(2), one(0.5), SLOPES[0], START))[4]
     np.testing.assert_allclose(found, START - ratio * 0.5 * SLOPES[0], rtol=1e-6)
 

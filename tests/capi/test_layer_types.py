@@ -191,7 +191,7 @@ LAYERS: dict[str, tuple[Sequence[Any], dict[str, Any], Any]] = {
 
 
 @pytest.mark.parametrize("op_type", LAYERS)
-def test_a_type_of_layers(device: None, op_type: str) -> None:
+def test_layer_operators_by_type_give_pytorchs_results(device: None, op_type: str) -> None:
     inputs, attributes, wanted = LAYERS[op_type]
     expected = [np.asarray(each) for each in (wanted if isinstance(wanted, tuple) else (wanted,))]
     outputs = [np.empty(each.shape, np.float32) for each in expected]
@@ -200,7 +200,7 @@ def test_a_type_of_layers(device: None, op_type: str) -> None:
         np.testing.assert_allclose(out, each, rtol=2e-5, atol=2e-5)
 
 
-def test_rows_are_normalized_as_images_of_a_pixel(device: None) -> None:
+def test_batch_norm_by_type_takes_two_dimensions(device: None) -> None:
     """MindSpore's BatchNorm1d passes outputs of two dimensions."""
     out = np.empty((4, 3), np.float32)
     given = (X.T.reshape(4, 3, 1, 1).copy(), SCALE, OFFSET, MEAN, VARIANCE)
@@ -208,7 +208,7 @@ def test_rows_are_normalized_as_images_of_a_pixel(device: None) -> None:
     np.testing.assert_allclose(out, (X.T - MEAN) / np.sqrt(VARIANCE + 1e-3) * SCALE + OFFSET, rtol=1e-5, atol=1e-6)
 
 
-def test_windows_may_leave_the_last_elements_out(device: None) -> None:
+def test_pooling_windows_may_leave_out_the_last_elements(device: None) -> None:
     out = np.empty((2, 3, 3, 4), np.float32)
     assert call("AvgPool", (IMAGE,), [out], VALID) == 0, recent_error()
     np.testing.assert_allclose(out, valid(torch.tensor(IMAGE)), rtol=1e-5, atol=1e-6)
@@ -246,7 +246,7 @@ def steps_of_torch(make: Callable[[Any], Any]) -> Any:
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
-def test_steps_of_sgd(device: None, nesterov: bool) -> None:
+def test_sgd_takes_pytorchs_steps(device: None, nesterov: bool) -> None:
     numbers = {"dampening": 0.0, "weight_decay": 0.125, "nesterov": nesterov}
     var, accum, stat = START, np.zeros_like(START), np.ones_like(START)
     for slope in SLOPES:
@@ -258,7 +258,7 @@ def test_steps_of_sgd(device: None, nesterov: bool) -> None:
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
-def test_steps_with_momentum(device: None, nesterov: bool) -> None:
+def test_momentum_takes_pytorchs_steps(device: None, nesterov: bool) -> None:
     var, accum = START, np.zeros_like(START)
     for slope in SLOPES:
         given = (var, accum, one(0.5), slope, one(0.75))
@@ -267,7 +267,7 @@ def test_steps_with_momentum(device: None, nesterov: bool) -> None:
     np.testing.assert_allclose(var, wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_steps_of_adam_with_state_in_place(device: None) -> None:
+def test_adam_updates_its_state_in_place(device: None) -> None:
     var, m, v = START, np.zeros_like(START), np.zeros_like(START)
     for step, slope in enumerate(SLOPES, 1):
         powers = one(0.5**step), one(0.75**step)
@@ -277,7 +277,7 @@ def test_steps_of_adam_with_state_in_place(device: None) -> None:
     np.testing.assert_allclose(var, wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_steps_of_rmsprop(device: None) -> None:
+def test_rmsprop_takes_pytorchs_steps(device: None) -> None:
     """PyTorch adds epsilon to the root instead, where it is too small to make a difference."""
     var, ms, mom = START, np.zeros_like(START), np.zeros_like(START)
     for slope in SLOPES:
@@ -287,14 +287,14 @@ def test_steps_of_rmsprop(device: None) -> None:
     np.testing.assert_allclose(var, wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_steps_of_adagrad(device: None) -> None:
+def test_adagrad_takes_pytorchs_steps(device: None) -> None:
     var, accum = START, np.zeros_like(START)
     for slope in SLOPES:
         var, accum, *_ = updated("ApplyAdagradD", (var, accum, one(0.5), slope))
     np.testing.assert_allclose(var, steps_of_torch(lambda p: torch.optim.Adagrad(p, 0.5)), rtol=1e-5, atol=1e-6)
 
 
-def test_a_step_of_adam_with_decay(device: None) -> None:
+def test_adam_with_decay_takes_pytorchs_step(device: None) -> None:
     numbers = [*map(one, (0.5, 0.75, 0.25, 0.875, 0.125, 0.0625, 1e-6))]
     slope, m, v = SLOPES[0], SLOPES[1], np.abs(SLOPES[2])
     found = updated("AdamApplyOneWithDecayAssign", (slope, v, m, START, *numbers))[1:4]
@@ -305,11 +305,11 @@ def test_a_step_of_adam_with_decay(device: None) -> None:
 
 
 @pytest.mark.parametrize(("op_type", "result"), [("AssignAdd", X + DY), ("AssignSub", X - DY)])
-def test_in_place_addition(device: None, op_type: str, result: Any) -> None:
+def test_assign_add_adds_in_place(device: None, op_type: str, result: Any) -> None:
     np.testing.assert_array_equal(updated(op_type, (X, DY))[0], result)
 
 
-def test_masks_differ_from_call_to_call(device: None) -> None:
+def test_dropout_masks_differ_between_calls(device: None) -> None:
     """With masks drawn from the seed alone, each training step would drop the same elements."""
     masks = [np.empty(128, np.uint8) for _ in range(2)]
     for mask in masks:
@@ -320,7 +320,7 @@ def test_masks_differ_from_call_to_call(device: None) -> None:
     np.testing.assert_allclose(shares, 0.75, atol=0.06)
 
 
-def test_normal_numbers_differ_from_call_to_call(device: None) -> None:
+def test_normal_random_numbers_differ_between_calls(device: None) -> None:
     drawings = [np.empty((50, 40), np.float32) for _ in range(2)]
     for drawing in drawings:
         assert call("RandomStandardNormal", (OnHost([50, 40]),), [drawing], {"seed": 3, "seed2": 5}) == 0, (
@@ -343,7 +343,9 @@ def test_normal_numbers_differ_from_call_to_call(device: None) -> None:
         ("StridedSlice", (X, *[OnHost([0])] * 3), {}, "steps other than 0"),
     ],
 )
-def test_errors(device: None, op_type: str, inputs: Any, attributes: Any, text: str) -> None:
+def test_errors_of_layer_operators_name_the_argument(
+    device: None, op_type: str, inputs: Any, attributes: Any, text: str
+) -> None:
     assert call(op_type, inputs, [np.empty((1,), np.float32)], attributes) == 161002
     assert text in recent_error()
 

@@ -111,7 +111,9 @@ def test_arrays_are_copied_and_may_be_longer_than_counted() -> None:
         (([1], 1, 0, None, 0, 2, None, 1, 0), "storageDims: expected 1 dimensions, got null"),
     ],
 )
-def test_creation_gives_null_only_for_missing_dimensions(fresh: None, arguments: tuple[Any, ...], text: str) -> None:
+def test_create_tensor_returns_null_only_for_missing_dimensions(
+    fresh: None, arguments: tuple[Any, ...], text: str
+) -> None:
     assert cann.aclCreateTensor(*arguments) == 0
     assert text in recent_error()
 
@@ -197,7 +199,9 @@ LIVES = [
 
 
 @pytest.mark.parametrize(("make", "destroy"), LIVES, ids=[destroy.__name__ for _, destroy in LIVES])
-def test_destroying(fresh: None, make: Callable[[], int], destroy: Callable[[Any], int]) -> None:
+def test_destroy_rejects_null_destroyed_and_other_handles(
+    fresh: None, make: Callable[[], int], destroy: Callable[[Any], int]
+) -> None:
     assert destroy(0) == destroy(None) == 0
     handle = make()
     assert handle
@@ -221,7 +225,9 @@ ARRAYS = [
 
 
 @pytest.mark.parametrize(("make", "size", "values"), ARRAYS, ids=[row[0].__name__ for row in ARRAYS])
-def test_arrays(make: Callable[..., int], size: Callable[..., Any], values: list[Any]) -> None:
+def test_int_and_bool_arrays_have_the_given_length(
+    make: Callable[..., int], size: Callable[..., Any], values: list[Any]
+) -> None:
     assert size(make(values, 3)) == (0, 3)
     assert size(make(values, 2)) == (0, 2)
     for empty in (make(values, 0), make(None, 0), make(None, 5), make([], 0)):
@@ -254,7 +260,7 @@ def test_scalars_have_numbers_for_values(fresh: None, dtype: int) -> None:
     assert has or "dataType: expected one that scalars have" in recent_error()
 
 
-def test_a_list_takes_its_elements_along(fresh: None) -> None:
+def test_destroying_a_list_destroys_its_elements(fresh: None) -> None:
     tensors = [create([1]), create([2])]
     whole = cann.aclCreateTensorList([tensors[0], 0, tensors[1]], 3)
     assert cann.aclDestroyTensorList(whole) == 0
@@ -277,7 +283,7 @@ def test_handles_are_never_given_out_twice() -> None:
         cann.aclDestroyTensor(handle)
 
 
-def test_of_many_threads_one_destroys() -> None:
+def test_one_of_many_threads_destroys_a_handle() -> None:
     for _ in range(50):
         handle = create([1])
         barrier = threading.Barrier(4)
@@ -334,7 +340,7 @@ def run(executor: int, workspace_size: int = 0, workspace: int = 0, stream: int 
     return cann.aclnnHardswishBackward(workspace, workspace_size, executor, stream)
 
 
-def test_two_phases(call: dict[str, int]) -> None:
+def test_two_phases_compute_silu_backward(call: dict[str, int]) -> None:
     workspace_size, executor = first_phase(call)
     assert workspace_size == 0
     assert run(executor) == 0
@@ -344,7 +350,7 @@ def test_two_phases(call: dict[str, int]) -> None:
     assert read(call["dx"], 4) == [1.0, 2.0, 3.0, 4.0]
 
 
-def test_tensors_and_memory_may_go_while_work_is_queued(call: dict[str, int]) -> None:
+def test_tensors_and_memory_may_be_freed_while_work_is_queued(call: dict[str, int]) -> None:
     gate = threading.Event()
     stream = stream_behind(gate)
     workspace_size, executor = first_phase(call)
@@ -359,7 +365,7 @@ def test_tensors_and_memory_may_go_while_work_is_queued(call: dict[str, int]) ->
     assert read(call["dx"], 4) == [1.0, 2.0, 3.0, 4.0]
 
 
-def test_a_second_use_of_a_single_use_executor(call: dict[str, int]) -> None:
+def test_a_single_use_executor_is_rejected_when_used_again(call: dict[str, int]) -> None:
     _, executor = first_phase(call)
     assert run(executor) == 0
     assert cann.aclrtMemset(call["dx"], 16, 0, 16) == 0
@@ -368,7 +374,7 @@ def test_a_second_use_of_a_single_use_executor(call: dict[str, int]) -> None:
     assert read(call["dx"], 4) == [0.0] * 4
 
 
-def test_second_phase_errors_in_order(call: dict[str, int]) -> None:
+def test_second_phase_checks_come_in_a_fixed_order(call: dict[str, int]) -> None:
     assert run(0, workspace_size=8) == 161001
     assert "executor: expected a live Executor, got null" in recent_error()
     for handle, text in ((call["self"], "a live Tensor"), (55, "not a handle")):
@@ -405,7 +411,7 @@ def test_a_rejected_stream_uses_up_a_single_use_executor_only(
     assert run(executor) == (0 if repeatable else 161001)
 
 
-def test_no_context_and_the_default_stream(call: dict[str, int]) -> None:
+def test_phase_two_accepts_a_thread_without_a_context(call: dict[str, int]) -> None:
     _, executor = first_phase(call)
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(run(executor)))
@@ -414,7 +420,7 @@ def test_no_context_and_the_default_stream(call: dict[str, int]) -> None:
     assert codes == [107002]
 
 
-def test_a_stream_of_any_context_will_do(call: dict[str, int]) -> None:
+def test_phase_two_accepts_a_stream_of_another_context(call: dict[str, int]) -> None:
     _, stream = cann.aclrtCreateStream()
     _, executor = first_phase(call)
     codes: list[int] = []
@@ -426,7 +432,7 @@ def test_a_stream_of_any_context_will_do(call: dict[str, int]) -> None:
     assert read(call["dx"], 4) == [1.0, 2.0, 3.0, 4.0]
 
 
-def test_repeatable_executors_and_new_addresses(call: dict[str, int]) -> None:
+def test_repeatable_executors_use_new_addresses(call: dict[str, int]) -> None:
     _, executor = first_phase(call)
     assert cann.aclSetAclOpExecutorRepeatable(executor) == 0
     for _ in range(3):
@@ -497,7 +503,7 @@ def test_repeatable_executors_release_freed_memory(call: dict[str, int], repeata
     assert len(gc.get_referrers(allocation)) <= 1
 
 
-def test_a_repeatable_executor_keeps_what_is_freed_while_it_waits(call: dict[str, int], repeatable: int) -> None:
+def test_a_repeatable_executor_keeps_freed_memory_while_it_waits(call: dict[str, int], repeatable: int) -> None:
     gate = threading.Event()
     stream = stream_behind(gate)
     result, _ = on_device([0.0] * 4)
@@ -564,7 +570,7 @@ def test_shapes_with_thousands_of_dimensions_are_abbreviated(call: dict[str, int
     assert f"got 20000: [{'1, ' * 16}… 20000 in all]" in recent_error()
 
 
-def test_executor_errors(call: dict[str, int]) -> None:
+def test_invalid_executors_are_rejected(call: dict[str, int]) -> None:
     _, executor = first_phase(call)
     assert cann.aclDestroyAclOpExecutor(executor) == 0
     for function in (cann.aclSetAclOpExecutorRepeatable, cann.aclDestroyAclOpExecutor):
@@ -579,7 +585,7 @@ SETTERS = [f"{prefix}{which}TensorAddr" for prefix in ("aclSet", "AclSet") for w
 
 
 @pytest.mark.parametrize("name", SETTERS)
-def test_address_setters(call: dict[str, int], name: str) -> None:
+def test_address_setters_check_executor_index_and_tensor(call: dict[str, int], name: str) -> None:
     setter = getattr(cann, name)
     _, executor = first_phase(call)
     assert setter(executor, 12345, call["self"], 0x3000) == 0
@@ -595,7 +601,7 @@ def test_address_setters(call: dict[str, int], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name.replace("Set", "SetDynamic") for name in SETTERS])
-def test_address_setters_of_lists(call: dict[str, int], name: str) -> None:
+def test_address_setters_of_lists_check_executor_indices_and_list(call: dict[str, int], name: str) -> None:
     setter = getattr(cann, name)
     _, executor = first_phase(call)
     tensors = cann.aclCreateTensorList([call["self"], 0], 2)
@@ -725,7 +731,7 @@ def test_empty_tensors_give_an_executor_that_does_nothing(device: None) -> None:
     assert run(executor) == 161001
 
 
-def test_layer_norm_backward_with_arrays_destroyed_in_between(device: None) -> None:
+def test_layer_norm_backward_runs_with_arrays_destroyed_between_phases(device: None) -> None:
     _, grad_out = on_device([[1.0, 2.0], [3.0, 4.0]])
     _, source = on_device([[2.0, 3.0], [4.0, 5.0]])
     _, mean = on_device([[2.5], [4.5]])
@@ -773,7 +779,7 @@ def test_a_workspace_that_overlaps_a_tensor_is_rejected(device: None) -> None:
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.name)
-def test_every_operator_has_its_pair_as_declared(operator: Any) -> None:
+def test_every_operator_has_both_phases_with_the_declared_arguments(operator: Any) -> None:
     first = FUNCTIONS[f"{operator.function}GetWorkspaceSize"]
     second = FUNCTIONS[operator.function]
     assert [p.name for p in first.inputs] == [p.name for p in operator.parameters]
@@ -782,7 +788,7 @@ def test_every_operator_has_its_pair_as_declared(operator: Any) -> None:
     assert first.statuses.null == second.statuses.null == 161001
 
 
-def test_many_threads_each_with_its_own_stream(call: dict[str, int]) -> None:
+def test_many_threads_run_on_streams_of_their_own(call: dict[str, int]) -> None:
     """Eight threads, each with a context, a stream and tensors of its own, do not interfere."""
     failures: list[object] = []
 
@@ -823,7 +829,7 @@ def test_synchronization_reports_a_failed_kernel(call: dict[str, int], monkeypat
     assert read(call["dx"], 4) == [1.0, 2.0, 3.0, 4.0]
 
 
-def test_extents_match_phase_one(call: dict[str, int]) -> None:
+def test_phase_two_uses_the_extents_of_phase_one(call: dict[str, int]) -> None:
     """Describing a tensor again after phase one changes its address only."""
     _, executor = first_phase(call)
     held = handles.get(call["gradInput"], tensor.Tensor)
@@ -835,7 +841,7 @@ def test_extents_match_phase_one(call: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Tensor", "Scalar"])
-def test_an_element_that_is_listed_twice_ends_once(kind: str) -> None:
+def test_an_element_listed_twice_is_destroyed_once(kind: str) -> None:
     value = ctypes.c_float(1)
     element = create([1]) if kind == "Tensor" else cann.aclCreateScalar(ctypes.addressof(value), cann.ACL_FLOAT)
     listed = getattr(cann, f"aclCreate{kind}List")([element, element], 2)

@@ -12,14 +12,14 @@ from tests.cases.table import INVALID, NULL
 MARK = 1 << 46
 
 
-def test_the_documents_scales_and_offsets() -> None:
+def test_scales_and_offsets_are_packed_as_documented() -> None:
     """19 bits of each scale, a mark and nine bits of an offset, with zeros up to 16."""
     one = 0x3F800000 | MARK | 1 << 37
     found = call_of("aclnnTransQuantParam")([1.0, 1.0, 1.0], 3, [1.0, 1.0, 1.0], 3)
     assert found == (0, [one] * 3 + [0] * 13, 16)
 
 
-def test_one_scale_is_alone_and_offsets_without_a_scale_have_no_mark() -> None:
+def test_a_single_scale_is_not_repeated_and_offsets_alone_have_no_mark() -> None:
     scale = float(np.uint32(0x3F803FFF).view(np.float32))
     assert call_of("aclnnTransQuantParam")([scale], 1, None, 0) == (0, [0x3F802000 | MARK], 1)
     status, stored, count = call_of("aclnnTransQuantParam")([scale], 1, [-300.0, 2.5], 2)

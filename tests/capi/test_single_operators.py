@@ -214,7 +214,7 @@ CASES: dict[str, tuple[Sequence[Any], Attributes, Any]] = {
 
 
 @pytest.mark.parametrize("op_type", CASES)
-def test_a_type_is_the_function(device: None, op_type: str) -> None:
+def test_operators_by_type_compute_the_function(device: None, op_type: str) -> None:
     inputs, attributes, expected = CASES[op_type]
     wanted = expected if isinstance(expected, tuple) else (expected,)
     narrow = {np.dtype(np.int64): np.int32, np.dtype(np.float64): np.float32}
@@ -406,7 +406,7 @@ def test_every_type_is_tested() -> None:
 
 
 @pytest.mark.parametrize("op_type", PRIVATE)
-def test_a_type_for_private_formats(device: None, op_type: str) -> None:
+def test_types_for_private_formats_take_ordinary_ones(device: None, op_type: str) -> None:
     """Types that usually take private formats compute with ordinary ones, too."""
     torch = pytest.importorskip("torch")
     inputs, attributes, formula = PRIVATE[op_type]
@@ -418,7 +418,7 @@ def test_a_type_for_private_formats(device: None, op_type: str) -> None:
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
-def test_steps_of_adam_by_type(device: None, nesterov: bool) -> None:
+def test_adam_by_type_takes_pytorchs_steps(device: None, nesterov: bool) -> None:
     """Compare with PyTorch's Adam; steps with Nesterov's look-ahead, unlike NAdam's, with the definition."""
     torch = pytest.importorskip("torch")
     parameter = torch.tensor(X.astype(float), requires_grad=True)
@@ -452,7 +452,7 @@ CUBE = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
 @pytest.mark.parametrize(
     ("axis", "filled"), [(0, np.s_[0:1]), (1, np.s_[:, 0:1]), (2, [np.s_[0, :, 0:1], np.s_[1, :, 2:4]])]
 )
-def test_ranges_are_filled_by_type(device: None, axis: int, filled: Any) -> None:
+def test_masked_fill_range_fills_each_sample(device: None, axis: int, filled: Any) -> None:
     """Each sample has its own range along the last axis, as in torch_npu's test."""
     start, end = np.array([[0, 2], [1, 0]], np.int32), np.array([[1, 9], [1, 0]], np.int32)
     if axis < 2:
@@ -466,7 +466,7 @@ def test_ranges_are_filled_by_type(device: None, axis: int, filled: Any) -> None
     assert call("MaskedFillRange", (CUBE[:1].copy(), *inputs[1:]), [out[:1].copy()], {"axis": 5}) == 161002
 
 
-def test_elements_are_dropped_by_type(device: None) -> None:
+def test_dropout_by_type_takes_the_probability_as_an_input(device: None) -> None:
     """The probability to keep an element is an input."""
     mask, out, x = np.empty(128, np.uint8), np.empty(1000, np.float32), np.ones(1000, np.float32)
     stays = OnHost(np.float32(0.25))
@@ -482,7 +482,7 @@ def test_elements_are_dropped_by_type(device: None) -> None:
 
 
 @pytest.mark.parametrize("p", [0.0, 1.0, 1.5, 2.0, 3.0, np.inf])
-def test_distances_and_their_gradient(device: None, p: float) -> None:
+def test_cdist_by_type_and_its_gradient_match_pytorch(device: None, p: float) -> None:
     torch = pytest.importorskip("torch")
     first, second = (torch.tensor(RNG.normal(size=(n, 4)), requires_grad=True) for n in (3, 5))
     dy = RNG.normal(size=(3, 5))
@@ -500,7 +500,7 @@ def test_distances_and_their_gradient(device: None, p: float) -> None:
 
 
 @pytest.mark.parametrize("rank", [2, 3])
-def test_gradients_of_grids(device: None, rank: int) -> None:
+def test_grid_sampler_gradients_by_type_match_pytorch(device: None, rank: int) -> None:
     torch = pytest.importorskip("torch")
     x = torch.randn(1, 2, *(3, 4, 5)[:rank], requires_grad=True)
     grid = (torch.rand(1, *(2, 3, 2)[:rank], rank) * 1.6 - 0.8).requires_grad_()
@@ -515,7 +515,7 @@ def test_gradients_of_grids(device: None, rank: int) -> None:
         np.testing.assert_allclose(out, each.grad.numpy(), rtol=1e-4, atol=1e-5)
 
 
-def test_a_loss_of_sequences(device: None) -> None:
+def test_ctc_loss_by_type_and_its_gradient_match_pytorch(device: None) -> None:
     torch = pytest.importorskip("torch")
     given = torch.randn(6, 2, 4).log_softmax(-1).requires_grad_()
     targets, lengths, sizes = np.array([[1, 2, 2], [3, 1, 0]]), OnHost([6, 5]), OnHost([3, 2])
@@ -531,7 +531,7 @@ def test_a_loss_of_sequences(device: None) -> None:
 
 @pytest.mark.parametrize("order", ["ifjo", "ijfo", "ifco"])
 @pytest.mark.parametrize("separate", [False, True])
-def test_a_layer_of_lstm(device: None, order: str, separate: bool) -> None:
+def test_lstm_by_type_and_its_gradient_match_pytorch(device: None, order: str, separate: bool) -> None:
     torch = pytest.importorskip("torch")
     time, batch, taken, hidden = 3, 5, 4, 2
     lstm = torch.nn.LSTM(taken, hidden)
@@ -565,7 +565,7 @@ def test_a_layer_of_lstm(device: None, order: str, separate: bool) -> None:
         np.testing.assert_allclose(got, each, rtol=1e-4, atol=1e-5)
 
 
-def test_a_layer_of_lstm_without_a_bias(device: None) -> None:
+def test_lstm_by_type_without_a_bias_matches_pytorch(device: None) -> None:
     """torch_npu calls this type for cells without a bias."""
     random = np.random.default_rng(5)
     x, of_input, of_state, h, c = (
@@ -580,7 +580,7 @@ def test_a_layer_of_lstm_without_a_bias(device: None) -> None:
 
 
 @pytest.mark.parametrize("direction", ["UNIDIRECTIONAL", "REDIRECTIONAL"])
-def test_a_layer_of_lstm_whose_sequences_end(device: None, direction: str) -> None:
+def test_lstm_by_type_obeys_direction_and_sequence_mask(device: None, direction: str) -> None:
     """The direction and the mask of sequences are obeyed."""
     torch = pytest.importorskip("torch")
     lengths, taken, hidden, flipped = (3, 2, 1), 4, 2, (0,) if direction == "REDIRECTIONAL" else ()
@@ -609,7 +609,7 @@ def test_a_layer_of_lstm_whose_sequences_end(device: None, direction: str) -> No
 
 
 @pytest.mark.parametrize(("mode", "wanted"), [(0, 1.5), (1, 1.5), (2, 0.5), (3, 0.5)])
-def test_rectangles_are_a_pixel_long_or_begin_half_a_pixel_before(device: None, mode: int, wanted: float) -> None:
+def test_roi_end_mode_extends_or_shifts_rectangles(device: None, mode: int, wanted: float) -> None:
     """Only in the latter modes is a rectangle without size a point."""
     ramp, out = np.float32([[[[0, 1, 2, 3]] * 4]]), np.empty((1, 1, 1, 1), np.float32)
     attributes = {"spatial_scale": 0.5, "pooled_height": 1, "pooled_width": 1, "sample_num": 1, "roi_end_mode": mode}
@@ -617,7 +617,7 @@ def test_rectangles_are_a_pixel_long_or_begin_half_a_pixel_before(device: None, 
     assert out.item() == wanted
 
 
-def test_values_may_be_constants_of_the_description(device: None) -> None:
+def test_input_values_may_be_constants_of_the_description(device: None) -> None:
     out = np.empty((4, 3), np.float32)
     assert call("Transpose", (X, OnHost([1, 0], constant=True)), [out]) == 0
     np.testing.assert_array_equal(out, X.T)
@@ -640,7 +640,7 @@ ROWS = np.tile(np.arange(7, dtype=np.float32), (3, 1))
         ("Ascend910B1", 3, "max", 4, 3),
     ],
 )
-def test_ends_and_pooling_of_a_rectangle(
+def test_roi_align_by_type_obeys_roi_end_mode_and_pool_mode(
     device: None, soc: str, mode: int, pooling: str, end: int, expected: float
 ) -> None:
     """A rectangle from 2 on, with two points in a bin; in modes 0 and 1 sides are at least a pixel."""
@@ -652,13 +652,13 @@ def test_ends_and_pooling_of_a_rectangle(
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("GIoU", 1), ("DIoU", 0)])
-def test_boxes_without_area(device: None, kind: str, expected: float) -> None:
+def test_iou_by_type_of_boxes_without_area(device: None, kind: str, expected: float) -> None:
     box, out = np.ones((4, 1), np.float32), np.empty((1, 1), np.float32)
     assert call(kind, (box, box), [out], {"is_cross": False}) == 0, recent_error()
     assert out.item() == expected
 
 
-def test_the_largest_ratio_bounds_an_angle(device: None) -> None:
+def test_ciou_clamps_the_ratio_of_sides(device: None) -> None:
     """A box of width 1 and height 1e-5, whose ratio is clamped to 10^4, and a square."""
     boxes = [np.array([[0], [0], [1], [end]], np.float32) for end in (1e-5, 1)]
     outputs = [np.empty((1, 1), np.float32) for _ in range(2)]
@@ -666,14 +666,14 @@ def test_the_largest_ratio_bounds_an_angle(device: None) -> None:
     assert outputs[1].item() == np.float32(np.arctan(1) - np.arctan(1e4))
 
 
-def test_the_mean_of_margins_by_default(device: None) -> None:
+def test_multilabel_margin_loss_by_type_defaults_to_the_mean(device: None) -> None:
     out, marks = np.empty((), np.float32), np.empty((2, 2), np.float32)
     x, target = np.array([[0.5, 1.0], [0.5, 0.5]], np.float32), np.array([[1, -1], [0, -1]])
     assert call("MultilabelMarginLoss", (x, target), [out, marks]) == 0, recent_error()
     assert out == np.float32(0.375)
 
 
-def test_a_reshape_before_the_transposition(device: None) -> None:
+def test_confusion_transpose_by_type_may_reshape_first(device: None) -> None:
     out = np.empty((6, 2), np.float32)
     attributes = {"perm": (1, 0), "shape": (2, 6), "transpose_first": False}
     assert call("ConfusionTransposeD", (X,), [out], attributes) == 0
@@ -749,7 +749,7 @@ def test_a_reshape_before_the_transposition(device: None) -> None:
         ("DynamicRNN", (X, X, X, None, X, X), {}, 161001, "DynamicRNN: output_h: expected an object, got null"),
     ],
 )
-def test_errors(
+def test_errors_of_operators_by_type_name_the_argument(
     device: None, op_type: str, inputs: Sequence[Any], attributes: Attributes, code: int, text: str
 ) -> None:
     assert call(op_type, inputs, [np.empty((3, 4), np.float32)], attributes) == code
@@ -758,7 +758,7 @@ def test_errors(
     assert text in found
 
 
-def test_memory_that_is_freed_is_named(device: None) -> None:
+def test_freed_memory_of_an_operator_by_type_is_named(device: None) -> None:
     with described([X]) as (read, read_at, _), described([X]) as (written, written_at, places):
         status, gone = cann.aclrtMalloc(X.nbytes, 0)
         assert status == 0
@@ -770,7 +770,7 @@ def test_memory_that_is_freed_is_named(device: None) -> None:
         assert places
 
 
-def test_arrays_and_bytes_that_are_missing_are_rejected(device: None) -> None:
+def test_missing_arrays_and_short_buffers_are_rejected(device: None) -> None:
     with described([X, OnHost([1, 0])]) as (read, read_at, _), described([X]) as (written, written_at, _):
         rest = (1, written, written_at, 0, 0)
         assert cann.aclopExecuteV2("Transpose", 2, None, read_at, *rest) == 100000
@@ -811,7 +811,7 @@ def test_a_buffer_shorter_than_its_tensor_is_rejected(device: None, short: str) 
 
 
 @pytest.mark.parametrize("address", [0, 0x10])
-def test_values_without_elements_need_no_memory(device: None, address: int) -> None:
+def test_empty_tensors_need_no_buffer(device: None, address: int) -> None:
     inputs, outputs = [np.array(7, np.float32), OnHost(np.array([], np.int32))], [np.array(0, np.float32)]
     with described(inputs) as (read, read_at, _), described(outputs) as (written, written_at, places):
         assert cann.aclUpdateDataBuffer(read_at[1], address, 0) == 0
@@ -820,13 +820,13 @@ def test_values_without_elements_need_no_memory(device: None, address: int) -> N
         assert ctypes.c_float.from_address(places[0]).value == 7
 
 
-def test_whole_numbers_may_be_floating_point_ones(device: None) -> None:
+def test_integer_attributes_may_be_floats(device: None) -> None:
     out = np.empty((3, 4), np.float32)
     assert call("SoftmaxV2", (X,), [out], {"axes": (0.0,)}) == 0
     np.testing.assert_array_equal(out, SHARES)
 
 
-def test_values_that_are_missing_are_rejected(device: None) -> None:
+def test_missing_input_values_are_rejected(device: None) -> None:
     attr = cann.aclopCreateAttr()
     assert cann.aclopSetAttrString(attr, "text", None) == cann.ACL_ERROR_INVALID_PARAM
     assert "attrValue: expected a string, got null" in recent_error()
@@ -844,7 +844,7 @@ def test_values_that_are_missing_are_rejected(device: None) -> None:
     cann.aclopDestroyAttr(attr)
 
 
-def test_a_call_leaves_no_memory(device: None) -> None:
+def test_a_call_frees_its_memory(device: None) -> None:
     before = cann.aclrtGetMemInfo(cann.ACL_HBM_MEM)
     for _ in range(3):
         assert call("Transpose", (X, OnHost([1, 0])), [np.empty((4, 3), np.float32)]) == 0
@@ -853,7 +853,7 @@ def test_a_call_leaves_no_memory(device: None) -> None:
     assert before[2] == MEMORY_BYTES
 
 
-def test_descriptions() -> None:
+def test_tensor_descriptions_return_their_properties() -> None:
     desc = cann.aclCreateTensorDesc(D.FLOAT16, 3, [2, 3, 4], cann.ACL_FORMAT_NCHW)
     assert cann.aclGetTensorDescType(desc) == D.FLOAT16
     assert cann.aclGetTensorDescFormat(desc) == cann.ACL_FORMAT_NCHW

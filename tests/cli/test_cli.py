@@ -65,7 +65,7 @@ def written() -> set[str]:
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
 @pytest.mark.parametrize("form", ["{}.npy", "all.npz:{}", "all.safetensors:{}", "all.pt:{}"])
-def test_run_gives_what_the_function_gives(dtype: Any, form: str) -> None:
+def test_run_writes_what_the_function_returns(dtype: Any, form: str) -> None:
     dy, x = pair(dtype)
     if ".pt" in form:
         pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -89,7 +89,7 @@ def test_run_gives_what_the_function_gives(dtype: Any, form: str) -> None:
         ["--approximate=tanh", "--out", "dx.npy", "--self", "x.npy", "--grad-output=dy.npy"],
     ],
 )
-def test_names_and_attributes_in_every_spelling(words: list[str]) -> None:
+def test_run_accepts_every_spelling_of_names_and_attributes(words: list[str]) -> None:
     dy, x = pair()
     save(dy=dy, x=x)
     result = invoke("run", "gelu_backward_v2", *words)
@@ -160,7 +160,7 @@ def test_a_switched_off_output_cannot_be_asked_for() -> None:
     assert "grad_bias is switched off by output_mask" in result.stderr
 
 
-def test_numbers_and_truth_values_of_a_run() -> None:
+def test_run_reads_numbers_and_booleans() -> None:
     dy, y = pair()
     save(dy=dy, y=y)
     words = ("grad_output=dy.npy", "self_or_result=y.npy", "--alpha", "2", "--scale", "0.5", "--input-scale", "1")
@@ -173,7 +173,7 @@ def test_numbers_and_truth_values_of_a_run() -> None:
         assert f"{name}: expected {wanted}, got '{word}'" in done.stderr
 
 
-def test_json_of_a_run() -> None:
+def test_run_prints_json() -> None:
     dy, x = pair(np.float16, (2, 3))
     save(dy=dy, x=x)
     result = invoke(
@@ -185,7 +185,7 @@ def test_json_of_a_run() -> None:
     assert (document["operator"], document["soc_name"]) == ("hardswish_backward", "Ascend910B2")
 
 
-def test_the_product_can_be_chosen() -> None:
+def test_run_can_choose_the_product() -> None:
     dy, x = pair(shape=(1, 4))[0], pair(shape=(3, 1))[1]
     save(dy=dy, x=x)
     words = ["run", "silu_backward", "grad_output=dy.npy", "self=x.npy", "--out", "dx.npy"]
@@ -271,7 +271,7 @@ def test_when_one_output_cannot_be_written_none_is(second: str) -> None:
         ("b.pt", "b.pt"),
     ],
 )
-def test_two_words_for_one_file_are_rejected(first: str, second: str) -> None:
+def test_two_outputs_in_one_file_are_rejected(first: str, second: str) -> None:
     """Two outputs in one file would overwrite each other."""
     Path("sub").mkdir()
     Path("link.npy").symlink_to("a.npy")
@@ -281,7 +281,7 @@ def test_two_words_for_one_file_are_rejected(first: str, second: str) -> None:
     assert written() == {"dy.npy", "x.npy", "mean.npy", "rstd.npy", "sub", "link.npy"}
 
 
-def test_a_folder_in_the_way_leaves_every_file_alone() -> None:
+def test_a_directory_named_like_an_output_leaves_every_file_alone() -> None:
     Path("dir.npy").mkdir()
     result = layer_norm("normalized_shape=8", "--out", "grad_input=c.npy", "--out", "grad_weight=dir.npy")
     assert result.exit_code == 1
@@ -317,7 +317,7 @@ def test_a_link_stays_and_its_target_is_written() -> None:
     np.testing.assert_array_equal(files.read("data.npy"), aclnn.silu_backward(dy, x))
 
 
-def test_a_pipe_is_written_to() -> None:
+def test_an_output_to_a_pipe_is_written() -> None:
     """A pipe, or /dev/null, must not be replaced by a file."""
     dy, x = pair()
     save(dy=dy, x=x)
@@ -373,7 +373,7 @@ def test_an_input_is_not_written_over(out: str) -> None:
         (["--out", "y.npy", "--json", "no/r.json"], "no/r.json: No such file or directory", 1),
     ],
 )
-def test_a_report_that_has_no_place_is_rejected_before_the_work(words: list[str], text: str, status: int) -> None:
+def test_an_unwritable_report_is_rejected_before_the_computation(words: list[str], text: str, status: int) -> None:
     """A report needs a file of its own, which is checked before the computation."""
     x = pair()[1]
     save(x=x)
@@ -545,7 +545,7 @@ def test_info_marks_optional_arguments(operator: str, name: str, optional: bool,
     assert re.split(r" {2,}|$", row[begin:])[0] == shown
 
 
-def test_parts_are_commands_too() -> None:
+def test_parts_of_the_package_are_commands() -> None:
     listed = invoke("--help").stdout
     assert all(part in listed for part in app_module._PARTS)
     assert "build" in invoke("toolkit", "--help").stdout
@@ -627,7 +627,7 @@ def test_the_module_is_the_command() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_variable_that_makes_no_sense_is_rejected() -> None:
+def test_an_invalid_environment_variable_is_rejected() -> None:
     for variable in ("ACLNN_NUM_THREADS", "ACLNN_VECTOR"):
         done = python("-m", "aclnn", "info", **{variable: "many"})
         assert done.returncode == 1
@@ -635,7 +635,7 @@ def test_a_variable_that_makes_no_sense_is_rejected() -> None:
         assert "Traceback" not in done.stderr
 
 
-def test_an_empty_variable_is_one_that_is_not_set() -> None:
+def test_an_empty_environment_variable_counts_as_unset() -> None:
     variables = ("ACLNN_NUM_THREADS", "ACLNN_VECTOR", "ACLNN_SOC_NAME")
     assert python("-m", "aclnn", "info", **dict.fromkeys(variables, "")).returncode == 0
 
@@ -666,7 +666,7 @@ def test_plain_operators_are_imported_on_demand(module: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "verify"])
-def test_of_a_file_of_several_the_tensor_with_the_arguments_name_is_taken(command: str, tmp_path: Path) -> None:
+def test_a_file_of_several_tensors_gives_the_one_named_like_the_argument(command: str, tmp_path: Path) -> None:
     x = np.linspace(-2, 2, 8, dtype=np.float32)
     all_of = {"gradOutput": x + 1, "self": x, "grad_input": aclnn.silu_backward(x + 1, x), "other": x}
     np.savez(tmp_path / "all.npz", **all_of)
@@ -679,7 +679,7 @@ def test_of_a_file_of_several_the_tensor_with_the_arguments_name_is_taken(comman
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])
-def test_without_the_extra_there_is_a_hint(missing: str) -> None:
+def test_without_the_extra_cli_a_hint_names_it(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; from aclnn.cli import main; main()"
     done = python("-c", code)
     assert done.returncode == 1

@@ -24,7 +24,7 @@ def word(value: Any) -> str:
 
 
 @EVERY
-def test_run_gives_what_the_function_gives(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_writes_what_the_function_returns(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(products, "_selected", None)
     arguments = given(case, np.random.default_rng(6).normal(size=(4, 6)), np.dtype(np.float32))
@@ -44,7 +44,7 @@ def test_run_gives_what_the_function_gives(case: Case, tmp_path: Path, monkeypat
         np.testing.assert_array_equal(io.read(f"{name}.npy"), expected[c_name])
 
 
-def test_updated_tensors_are_required(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_requires_tensors_that_are_updated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     io.write("x.npy", np.ones((2, 3), np.float32))
     done = CliRunner().invoke(app, ["run", "batch_norm", "input=x.npy", "training=true", "--out", "running_mean=y.npy"])

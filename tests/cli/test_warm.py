@@ -59,7 +59,7 @@ def run(program: str, folder: Path | None = None) -> subprocess.CompletedProcess
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.name)
-def test_every_operator_is_called_with_all_that_it_needs(operator: operators.Operator) -> None:
+def test_warm_calls_every_operator(operator: operators.Operator) -> None:
     calls = list(warm._calls(operator, DataType.FLOAT))
     assert len(calls) > len(warm._SHAPES) * len(warm._LAYOUTS)
     for arguments in calls:
@@ -68,7 +68,7 @@ def test_every_operator_is_called_with_all_that_it_needs(operator: operators.Ope
     assert max(array.nbytes for array in calls[-1].values() if hasattr(array, "nbytes")) >= STREAM_BYTES
 
 
-def test_ordinary_calls_after_it_compile_nothing(tmp_path: Path) -> None:
+def test_after_warm_ordinary_calls_compile_nothing(tmp_path: Path) -> None:
     done = run(WARM.format(name="hardswish_backward", dtype="FLOAT16") + COMMAND, tmp_path)
     files = sorted(tmp_path.iterdir())
     expected = f"{len(files)} kernels, {len(files)} compiled now, kept in {tmp_path}\n"
@@ -79,7 +79,7 @@ def test_ordinary_calls_after_it_compile_nothing(tmp_path: Path) -> None:
     assert done.stdout == f"{len(files)} kernels, 0 compiled now, kept in {tmp_path}\n"
 
 
-def test_gradients_of_layer_norm_after_it_need_no_other_kernel() -> None:
+def test_after_warm_layer_norm_gradients_compile_nothing() -> None:
     done = run(WARM.format(name="layer_norm_backward", dtype="FLOAT") + NORMS)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[1:] == [""]

@@ -107,7 +107,7 @@ def breaks(case: Case, check: str, arguments: Arguments, product: Product) -> bo
 
 
 @pytest.mark.parametrize(("case", "rejection"), ROWS)
-def test_every_row_rejects_on_every_product(case: Case, rejection: Rejected) -> None:
+def test_every_check_rejects_its_case_on_every_product(case: Case, rejection: Rejected) -> None:
     """By its own check, the first that is broken, and after a call that was accepted and differs in a single property:
     what is remembered of a call must tell it from every other.
     """
@@ -124,7 +124,7 @@ def test_every_row_rejects_on_every_product(case: Case, rejection: Rejected) -> 
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_rows_stand_in_the_declared_order(case: Case) -> None:
+def test_checks_are_made_in_the_declared_order(case: Case) -> None:
     tabled = list(dict.fromkeys(rejection.check for rejection in case.rejected))
     assert tabled == [check.name for check in case.operator.checks]
     codes = {rejection.check: rejection.code for rejection in case.rejected}
@@ -133,7 +133,7 @@ def test_rows_stand_in_the_declared_order(case: Case) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("case", "earlier"), ROWS)
-def test_the_earlier_of_two_broken_rows_decides(case: Case, earlier: Rejected) -> None:
+def test_the_earlier_of_two_violations_is_reported(case: Case, earlier: Rejected) -> None:
     for later in case.rejected[case.rejected.index(earlier) + 1 :]:
         for product, arguments in twice_broken(case, earlier, later):
             assert_is_of(error_of(case, arguments, product), case, earlier)
@@ -176,7 +176,7 @@ def test_the_order_of_neighbouring_checks_is_tested(case: Case) -> None:
     ("case", "pair"),
     [pytest.param(case, pair, id=f"{case.name}-{i}") for case in CASES for i, pair in enumerate(case.together)],
 )
-def test_calls_that_break_two_checks_at_once(case: Case, pair: tuple[str, str]) -> None:
+def test_calls_with_two_violations_report_the_first(case: Case, pair: tuple[str, str]) -> None:
     earlier, later = pair
     arguments = changed(case.call(D.FLOAT), case.together[pair])
     first = next(rejection for rejection in case.rejected if rejection.check == earlier)
@@ -188,7 +188,7 @@ def test_calls_that_break_two_checks_at_once(case: Case, pair: tuple[str, str]) 
 
 
 @pytest.mark.parametrize(("case", "accepted"), EDGES)
-def test_edges_are_accepted(case: Case, accepted: Accepted) -> None:
+def test_edge_cases_are_accepted(case: Case, accepted: Accepted) -> None:
     for product in accepted.products:
         for dtype in case.dtypes.get(product, ()):
             prepare(case.operator, tensors(changed(case.call(dtype), accepted.change)), product)
@@ -196,7 +196,7 @@ def test_edges_are_accepted(case: Case, accepted: Accepted) -> None:
 
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_support(case: Case, product: Product) -> None:
+def test_each_product_accepts_its_data_types(case: Case, product: Product) -> None:
     supported = case.dtypes.get(product, ())
     for dtype in FLOATS:
         arguments = case.call(dtype)
@@ -213,7 +213,7 @@ def test_support(case: Case, product: Product) -> None:
 
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_data_types_without_a_kernel(case: Case, product: Product) -> None:
+def test_data_types_without_a_kernel_are_rejected_last(case: Case, product: Product) -> None:
     taken = {*case.dtypes[case.product], *(dtype for dtypes in case.also.values() for dtype in dtypes)}
     for dtype in set(REJECTED_DTYPES) - taken:
         accepted = dtype in case.no_kernel and invalid_on(case, product) == INVALID
@@ -301,7 +301,7 @@ def test_equal_descriptions_are_checked_once(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_an_error_is_not_kept(case: Case) -> None:
+def test_a_rejected_call_is_checked_again(case: Case) -> None:
     for _ in range(2):
         assert error_of(case, case.call(D.UINT16), Product.ATLAS_A2).code == INVALID
 
@@ -354,7 +354,9 @@ MODES = among("{}", lambda call, got: (("a", "b"), got), "mode")
         (MODES, "…: mode", {"mode": "c"}, "mode: expected 'a' or 'b', got 'c'"),
     ],
 )
-def test_values_of_arguments(check: Check, title: str, arguments: Arguments, text: str | None) -> None:
+def test_argument_values_in_errors_are_readable(
+    check: Check, title: str, arguments: Arguments, text: str | None
+) -> None:
     """A tensor is given by its shape."""
     described = {
         name: Tensor(D.FLOAT, value) if isinstance(value, tuple) else value for name, value in arguments.items()

@@ -68,17 +68,17 @@ FORMATS = """
 """
 
 
-def test_the_table_of_types() -> None:
+def test_data_type_numbers_are_canns() -> None:
     assert [(int(dtype), dtype.c_name, dtype.itemsize) for dtype in DataType] == ROWS
 
 
-def test_the_table_of_formats() -> None:
+def test_format_numbers_are_canns() -> None:
     expected = [(int(n), name, bool(int(private))) for n, name, private in map(str.split, FORMATS.strip().splitlines())]
     assert [(int(format), format.c_name, format.private) for format in Format] == expected
 
 
 @pytest.mark.parametrize("number", [5, 14, 15, 18, 26, 28, 31, 32, 42, 1000, -7])
-def test_numbers_that_are_not_assigned_are_kept(number: int) -> None:
+def test_unassigned_type_numbers_are_kept(number: int) -> None:
     dtype = DataType(number)
     assert dtype == number
     assert hash(dtype) == hash(DataType(number))
@@ -104,7 +104,7 @@ def test_a_type_that_an_older_ml_dtypes_lacks_has_no_equivalent(monkeypatch: pyt
         dtypes._numpy_dtype.__wrapped__(DataType.FLOAT4_E2M1)
 
 
-def test_numpy_equivalents_there_and_back() -> None:
+def test_numpy_equivalents_convert_both_ways() -> None:
     names = {
         DataType.FLOAT: np.float32,
         DataType.FLOAT16: np.float16,
@@ -133,7 +133,7 @@ def test_numpy_equivalents_there_and_back() -> None:
 
 
 @pytest.mark.parametrize("name", [">f4", "O", "U3", "M8[s]", "V4", "f4,f4", "g"])
-def test_types_without_an_equivalent(name: str) -> None:
+def test_numpy_types_that_acl_lacks_raise(name: str) -> None:
     with pytest.raises(TypeError, match="expected a data type that ACL has"):
         DataType.of_numpy(np.dtype(name))
 

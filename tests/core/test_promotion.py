@@ -57,7 +57,7 @@ ROWS = {row.split()[0]: row.split()[1:] for row in TABLE.strip().splitlines()}
 
 
 @pytest.mark.parametrize("first", NAMES)
-def test_every_pair(first: str) -> None:
+def test_promotion_of_every_pair_matches_the_table(first: str) -> None:
     for second, expected in zip(NAMES, ROWS[first], strict=True):
         assert promote(TYPES[first], TYPES[second]) == TYPES.get(expected), (first, second)
 

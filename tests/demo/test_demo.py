@@ -31,13 +31,13 @@ def test_every_document_has_a_worked_example() -> None:
 
 
 @pytest.mark.parametrize("example", WORKED_EXAMPLES, ids=lambda example: f"{example.operator}: {example.title}")
-def test_worked_example_to_the_last_digit(example: WorkedExample) -> None:
+def test_worked_examples_print_the_documented_digits(example: WorkedExample) -> None:
     with Program() as program:
         assert example.compute(program) == dict(example.printed)
         assert program.calls == 1
 
 
-def test_int_ones_labelled_float_are_subnormals() -> None:
+def test_integer_ones_labelled_float_are_read_as_subnormals() -> None:
     example = next(example for example in WORKED_EXAMPLES if "int ones" in example.title)
     assert example.arguments["gradOutput"].ravel().tolist() == [math.ldexp(1, -149)] * 8
 
@@ -72,7 +72,7 @@ def test_the_gradient_is_that_of_the_forward_pass(activation: digits.Activation)
         np.testing.assert_allclose(activation.backward(program, dy, x), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_the_command_computes_trains_and_draws(tmp_path: Path) -> None:
+def test_demo_computes_trains_and_draws(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "out"), "--json", "-"])
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
@@ -88,7 +88,7 @@ def test_the_command_computes_trains_and_draws(tmp_path: Path) -> None:
     assert height >= 600
 
 
-def test_a_wrong_digit_is_status_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_exits_with_1_for_a_wrong_digit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = dataclasses.replace(WORKED_EXAMPLES[0], printed={"gradInput": ("1.000000",) * 9})
     monkeypatch.setattr(command, "WORKED_EXAMPLES", (broken,))
     monkeypatch.setattr(digits, "ACTIVATIONS", digits.ACTIVATIONS[:1])
@@ -98,7 +98,7 @@ def test_a_wrong_digit_is_status_1(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "is not what it must be" in result.stderr
 
 
-def test_the_figure_is_transparent(tmp_path: Path) -> None:
+def test_the_demo_figure_is_transparent(tmp_path: Path) -> None:
     trainings = [digits.Training(a.title, 0.97, 1.0, 10, (1.0, 0.1, 0.01)) for a in digits.ACTIVATIONS]
     path = tmp_path / "new folder" / "loss.png"
     figure.draw(trainings, path)

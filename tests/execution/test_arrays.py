@@ -136,7 +136,7 @@ def test_arrays_are_labelled_by_their_rank_as_torch_npu_does(rank: int, label: s
         assert arrays.view(one).format.c_name == f"ACL_FORMAT_{label}"
 
 
-def test_a_view_is_of_the_array_itself() -> None:
+def test_a_view_shares_the_arrays_memory() -> None:
     for array in (X, X.T, X[::-1, ::2], X[1:, 1:], X.astype(BFLOAT16)[::2], np.float32(1) + X[:0]):
         tensor = arrays.view(array)
         assert tensor.address == array.__array_interface__["data"][0]
@@ -203,7 +203,7 @@ def test_tensors_within_a_transformation_have_no_memory(transform: Any) -> None:
     transform(inside)(x)
 
 
-def test_calls_that_differ_in_the_layout_alone() -> None:
+def test_calls_that_differ_in_layout_alone_have_separate_plans() -> None:
     """Calls that differ in layout alone have separate plans, in any order, also for objects with changed layouts."""
     rng = np.random.default_rng(5)
     base = [rng.standard_normal(48).astype(np.float32) for _ in range(3)]
@@ -303,7 +303,7 @@ def test_packed_fields_with_misaligned_strides_are_rejected() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, BFLOAT16])
 @pytest.mark.parametrize("shift", [1, 2, 3])
-def test_unaligned_arrays(dtype: Any, shift: int) -> None:
+def test_unaligned_arrays_give_the_same_results(dtype: Any, shift: int) -> None:
     def unaligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         buffer = np.zeros(array.nbytes + 8, np.uint8)
         view = buffer[shift : shift + array.nbytes].view(dtype).reshape(array.shape)
@@ -318,7 +318,7 @@ def test_unaligned_arrays(dtype: Any, shift: int) -> None:
         assert out.tobytes() == silu_of(dy, x).tobytes()
 
 
-def test_nothing_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_and_outputs_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[int]] = []
     original = arrays.prepare
 
@@ -510,7 +510,7 @@ ATTRIBUTES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("keywords", "text"), ATTRIBUTES)
-def test_attributes_of_layer_norm_backward(keywords: dict[str, Any], text: str) -> None:
+def test_layer_norm_backward_rejects_invalid_attributes(keywords: dict[str, Any], text: str) -> None:
     arguments = {"normalized_shape": (4,), "mean": X.mean(1), "rstd": np.ones(3, np.float32)} | keywords
     assert error_of(aclnn.layer_norm_backward, DY, X, **arguments).message == f"aclnnLayerNormBackward: {text}"
 
@@ -530,7 +530,7 @@ def test_attributes_may_be_any_sequence() -> None:
 
 
 @pytest.mark.parametrize("value", ["Tanh", "", "none "])
-def test_unknown_approximations(value: str) -> None:
+def test_unknown_approximations_are_rejected(value: str) -> None:
     error = error_of(aclnn.gelu_backward_v2, DY, X, value)
     assert error.message == f"aclnnGeluBackwardV2: approximate: expected 'none' or 'tanh', got {value!r}"
 
@@ -564,7 +564,7 @@ def test_approximations_other_than_strings_are_rejected(value: Any) -> None:
     assert error.message == f"aclnnGeluBackwardV2: approximate: expected a string, got {value!r}"
 
 
-def test_the_forward_attributes_are_numbers() -> None:
+def test_forward_functions_reject_attributes_that_are_not_numbers() -> None:
     for value in ("tanh", 1.0, None, [1]):
         error = error_of(aclnn.gelu_v2, X, value)
         assert error.message == f"aclnnGeluV2: approximate: expected an integer, got {value!r}"
@@ -673,7 +673,7 @@ def test_errors_for_convertible_data_name_the_conversion(value: Any, cure: str) 
     assert error_of(silu_of, DY, value).message.endswith(f": {cure}")
 
 
-def test_every_product_is_asked() -> None:
+def test_data_types_are_checked_for_the_current_product() -> None:
     x = X.astype(BFLOAT16)
     for product, name in SOC_NAMES.items():
         set_soc_name(name)
@@ -725,7 +725,7 @@ def test_equal_calls_of_layer_norm_give_equal_results(mask: tuple[bool, ...], we
         assert call([normal(*shape) if want else None for want, shape in zip(mask, shapes, strict=True)]) == first
 
 
-def test_equal_calls_on_empty_tensors() -> None:
+def test_equal_calls_on_empty_tensors_return_empty_results() -> None:
     nothing = np.ones((0, 3), np.float32)
     for _ in range(3):
         assert silu_of(nothing, nothing).shape == (0, 3)

@@ -56,7 +56,7 @@ def outputs(case: Case, guarded: dict[str, Any]) -> list[bytes]:
 
 
 @BACKWARDS
-def test_single_use_is_single(case: Case) -> None:
+def test_a_single_use_executor_runs_once(case: Case) -> None:
     executor, guarded = prepared(case)
     run(executor)
     before = outputs(case, guarded)
@@ -107,7 +107,7 @@ def test_a_repeatable_executor_reads_addresses_anew(case: Case) -> None:
     assert outputs(case, guarded) == first
 
 
-def test_phase_one_keeps_what_it_saw_of_a_tensor() -> None:
+def test_phase_two_uses_the_tensor_description_of_phase_one() -> None:
     case = CASE_BY_NAME["silu_backward"]
     executor, guarded = prepared(case)
     for tensor in executor.tensors.values():
@@ -149,7 +149,7 @@ def test_a_workspace_may_start_anywhere() -> None:
         assert outputs(LAYER_NORM, guarded) == expected
 
 
-def test_workspace_can_be_asked_for_where_none_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_variable_requests_an_unneeded_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASE_BY_NAME["silu_backward"]
     assert prepared(case)[0].asked_bytes == 0
     monkeypatch.setenv("ACLNN_TEST_WORKSPACE_BYTES", "1000")
@@ -166,7 +166,9 @@ def test_workspace_can_be_asked_for_where_none_is_needed(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("name", ["ACLNN_TEST_WORKSPACE_BYTES"])
 @pytest.mark.parametrize("word", ["many", "-1", "1.5"])
-def test_settings_that_are_not_numbers_are_rejected(name: str, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_that_are_not_numbers_are_rejected(
+    name: str, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(name, word)
     monkeypatch.setattr(executors, "_prepared", BoundedCache())
     with pytest.raises(ValueError, match=f"{name}: expected an integer of at least 0, got '{word}'"):
@@ -301,7 +303,7 @@ def test_the_number_of_threads_changes_no_bit(case: Case) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_computes() -> None:
+def test_a_forked_child_runs_executors() -> None:
     program = """
 import os, signal
 import numpy as np

@@ -32,7 +32,7 @@ TESTS = (
     "test_packaging.py",
 )
 PYTEST = "-m", "pytest", "-n", "2"
-TRITON_TESTS = "test_numbers_are_float64 or (test_interpreted and (float32 or general))"
+TRITON_TESTS = "test_numbers_are_float64 or (test_interpreted_kernels_match_the_cpu and (float32 or general))"
 
 
 def lower_bounds() -> dict[str, str]:

@@ -270,7 +270,7 @@ def test_errors_about_whole_models_name_what_to_save(tmp_path, protocol):
 
 
 @pytest.mark.parametrize("protocol", [2, 4, 5])
-def test_code_in_a_file_of_torch_is_not_run(tmp_path, protocol):
+def test_code_in_a_torch_file_is_not_run(tmp_path, protocol):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
     class Evil:

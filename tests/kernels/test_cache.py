@@ -201,7 +201,7 @@ def test_the_users_own_group_may_write_and_no_other(places: Path, monkeypatch: p
         assert is_trusted(folder) == private
 
 
-def test_links_in_a_circle_are_rejected(places: Path) -> None:
+def test_circular_links_are_rejected(places: Path) -> None:
     (places / "a").symlink_to("b")
     (places / "b").symlink_to("../" + places.name + "/a")
     with pytest.raises(OSError, match="symbolic links"):

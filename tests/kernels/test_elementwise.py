@@ -137,7 +137,9 @@ def test_any_layout_gives_the_same_bits_and_touches_nothing_else(
 
 
 @given(st.data(), SHAPES, st.sampled_from(list(EVERY.values())), st.sampled_from((silu_forward, bell_derivative)))
-def test_a_function_of_one_input(data: Any, shape: tuple[int, ...], dtype: np.dtype[Any], formula: Any) -> None:
+def test_a_function_of_one_input_gives_the_same_bits_in_any_layout(
+    data: Any, shape: tuple[int, ...], dtype: np.dtype[Any], formula: Any
+) -> None:
     x, out = data.draw(views(shape, dtype)), data.draw(views(shape, dtype, output=True))
     want = out.storage.copy()
     want[out.positions] = run(formula, np.empty(shape, dtype), np.array(x.array, order="C"))

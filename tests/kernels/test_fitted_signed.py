@@ -114,14 +114,14 @@ def assert_within(row: Row, x: Array) -> None:
 
 @pytest.mark.slow
 @EVERY
-def test_every_5003rd_x(row: Row) -> None:
+def test_every_5003rd_float32_is_within_the_bound(row: Row) -> None:
     x = np.arange(0, 1 << 32, 5003, dtype=np.uint32).view(np.float32)
     assert_within(row, x[np.abs(x) < np.inf])
 
 
 @pytest.mark.slow
 @EVERY
-def test_the_neighbours_of_edges_and_of_zeros(row: Row) -> None:
+def test_neighbours_of_edges_and_zeros_are_within_the_bound(row: Row) -> None:
     places = [end for pair in edges(row.segments).values() for end in pair] + [row.zero or 1.0, 2.0**-126]
     patterns = np.concatenate([np.arange(-500, 500) + int(np.float32(place).view(np.uint32)) for place in places])
     assert_within(row, patterns.astype(np.uint32).view(np.float32))

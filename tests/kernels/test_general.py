@@ -105,7 +105,7 @@ def scaled(x: Any, w: Any) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", EVERY.values(), ids=EVERY)
 @pytest.mark.parametrize("size", [1, 7, 40_000])
-def test_one_element_for_all_also_where_the_result_overwrites_it(dtype: np.dtype[Any], size: int) -> None:
+def test_a_broadcast_element_may_be_overwritten_by_the_result(dtype: np.dtype[Any], size: int) -> None:
     rng = np.random.default_rng(7)
     for place in (0, size // 2, size - 1, size):
         storage = rng.normal(size=size + 1).astype(dtype)

@@ -64,7 +64,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 @pytest.mark.parametrize("kind", OTHERS)
-def test_a_difference_is_seen(kind: str, place: int) -> None:
+def test_different_headers_do_not_match(kind: str, place: int) -> None:
     same: list[Any] = [array(), array(), array()]
     headers = kernels.headers(tuple(same))
     different = [*same[:place], OTHERS[kind], *same[place + 1 :]]
@@ -72,7 +72,7 @@ def test_a_difference_is_seen(kind: str, place: int) -> None:
     assert headers.match(tuple(same))[-1]
 
 
-def test_another_number_of_arrays_is_seen() -> None:
+def test_another_number_of_arrays_does_not_match() -> None:
     headers = kernels.headers((array(), array()))
     assert not any(headers.match(()))
     assert not any(headers.match((array(),)))
@@ -85,7 +85,7 @@ def test_absent_outputs_match_only_absent_outputs() -> None:
     assert not any(headers.match((array(), array())))
 
 
-def test_an_array_described_anew_is_seen() -> None:
+def test_an_array_with_a_changed_shape_does_not_match() -> None:
     given = np.ones(12, np.float32)
     headers = kernels.headers((given,))
     for shape in ((3, 4), (12,), (2, 6), (12,)):

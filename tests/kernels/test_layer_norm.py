@@ -189,7 +189,7 @@ def test_the_gradients_match_the_forward(repeats: int) -> None:
         assert_close(got, complex_step(at, which), magnitude, 12.0, loss=1e-12)
 
 
-def test_the_worked_example() -> None:
+def test_the_worked_example_is_reproduced() -> None:
     data = np.array([[2, 3], [4, 5]], np.float32)
     statistics = np.array([[2], [3]], np.float32), np.array([[4], [5]], np.float32)
     dx, dw, db = gradients((data, data, *statistics, np.ones(2, np.float32)))
@@ -203,7 +203,7 @@ def test_the_worked_example() -> None:
     [(1, 1), (5, 1), (3, 15), (4, 16), (7, 17), (70, 33), (300, 511), (257, 513), (9, 4100), (3, 70000), (6, 300_000),
      (1, 1_000_000), (1_000_000, 2), (5000, 40)],
 )  # fmt: skip
-def test_normal_data(m: int, n: int) -> None:
+def test_gradients_of_normal_data_are_within_the_bounds(m: int, n: int) -> None:
     inputs = rows(np.random.default_rng(m + n), m, n)
     got = gradients(inputs)
     assert_exact(got, inputs, n)
@@ -228,7 +228,7 @@ def test_sixteen_bits_are_rounded_once(dtype: Any, m: int, n: int) -> None:
 @pytest.mark.parametrize("n", [1, 7, 100, 3000, 100_000])
 @pytest.mark.parametrize("centre", [0.0, 1.0, 1e4, -1e6])
 @pytest.mark.parametrize("spread", [1.0, 1e-3, 1e3])
-def test_ill_conditioned_rows(n: int, centre: float, spread: float) -> None:
+def test_gradients_of_ill_conditioned_rows_are_within_the_bounds(n: int, centre: float, spread: float) -> None:
     rng = np.random.default_rng(n)
     x = (centre + spread * rng.normal(size=(6, n))).astype(np.float32)
     dy = (rng.normal(size=(6, n)) + rng.choice([0.0, 100.0])).astype(np.float32)
@@ -267,7 +267,7 @@ def test_no_intermediate_overflows_or_vanishes(
     assert_close(db, reference.db, reference.db_scale, 4.0)
 
 
-def test_sums_whose_parts_overflow() -> None:
+def test_sums_whose_parts_overflow_are_finite() -> None:
     dy = np.full((6, 20), 3e38, np.float32)
     dy[3:] *= -1
     inputs = dy, np.ones((6, 20), np.float32), np.zeros(6, np.float32), np.ones(6, np.float32), None
@@ -424,7 +424,7 @@ def view(draw: Any, shape: tuple[int, ...], dtype: Any, values: Array | None) ->
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_any_layout_dtype_and_mask(data: st.DataObject) -> None:
+def test_any_layout_data_type_and_mask_gives_the_same_bits(data: st.DataObject) -> None:
     draw = data.draw
     outer = tuple(draw(st.lists(st.sampled_from([1, 2, 3, 5, 17, 70]), max_size=2)))
     inner = tuple(draw(st.lists(st.sampled_from([1, 2, 3, 8, 16, 33, 520]), min_size=1, max_size=2)))

@@ -69,7 +69,7 @@ def around(value: float, count: int) -> Array:
 
 @pytest.mark.long
 @ALL
-def test_these_are_the_bits_that_were_walked(name: str) -> None:
+def test_results_have_the_bits_of_the_exhaustive_walk(name: str) -> None:
     """The exhaustive walk must be repeated when bits change."""
     with open(HERE / "exhaustive_bits.csv", newline="") as file:
         walked = {row["operator"]: row["sha256"] for row in csv.DictReader(file)}
@@ -77,7 +77,7 @@ def test_these_are_the_bits_that_were_walked(name: str) -> None:
 
 
 @ALL
-def test_one_input_in_4096(name: str) -> None:
+def test_one_input_in_4096_is_within_the_bound(name: str) -> None:
     found = tally(name, np.concatenate([inputs_of(row, 4096) for row in range(4096)]))
     assert found.broken == 0
     assert found.counts.sum() > 1_000_000
@@ -85,17 +85,17 @@ def test_one_input_in_4096(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMULAS)
-def test_the_neighbours_of_the_zero(name: str) -> None:
+def test_neighbours_of_the_derivatives_zero_are_within_the_bound(name: str) -> None:
     assert tally(name, around(ZEROS[name], 20_000)).worst[:, 0].max() <= WORST[name]
 
 
 @ALL
-def test_both_sides_of_the_segments_end(name: str) -> None:
+def test_both_sides_of_segment_ends_are_within_the_bound(name: str) -> None:
     assert tally(name, around(BOUNDS[name], 20_000)).worst[:, 0].max() <= WORST[name]
 
 
 @pytest.mark.parametrize("name", SUBNORMAL)
-def test_subnormal_results(name: str) -> None:
+def test_subnormal_results_are_kept(name: str) -> None:
     """No result is flushed to zero, and the last one before -0 is the smallest subnormal number."""
     x = np.linspace(*SUBNORMAL[name], 50_001, dtype=np.float32)
     got = ours(name)(x)
@@ -106,7 +106,7 @@ def test_subnormal_results(name: str) -> None:
 
 
 @ALL
-def test_tiny_and_huge_inputs(name: str) -> None:
+def test_tiny_and_huge_inputs_are_within_the_bound(name: str) -> None:
     x = np.concatenate([around(2.0**exponent, 50) for exponent in range(-149, 127)])
     largest = np.finfo(np.float32).max
     found = tally(name, np.concatenate([x, [0.0, -0.0, largest, -largest]]).astype(np.float32))
@@ -127,7 +127,7 @@ LIMITS |= {"gelu_tanh": (0.0, 1.0), "hardswish": (0.0, 1.0), "hardswish_forward"
 
 
 @ALL
-def test_infinities_and_nans(name: str) -> None:
+def test_infinities_and_nans_follow_the_table(name: str) -> None:
     patterns = np.concatenate([np.arange(0x7F800001, 0x7FFFFFFF, 9973), np.arange(0xFF800001, 0xFFFFFFFF, 9973)])
     assert np.isnan(ours(name)(patterns.astype(np.uint32).view(np.float32))).all()
     np.testing.assert_array_equal(ours(name)(np.array([-np.inf, np.inf], np.float32)), LIMITS[name])

@@ -24,7 +24,7 @@ WORST = {"float32": 2.0, "float16": 0.51, "bfloat16": 0.51}
 
 @FAMILY
 @FORMAT
-def test_random_gradients(name: str, target: NumberFormat) -> None:
+def test_products_with_random_gradients_are_within_the_bound(name: str, target: NumberFormat) -> None:
     found = Tally()
     found.take(ours(name), pairs(name, target, 0), target)
     count, _, _, broken = found.counts
@@ -53,7 +53,7 @@ def test_the_hardest_products_stay_within_what_is_said_of_them(name: str) -> Non
 
 @FAMILY
 @FORMAT
-def test_infinite_and_nan_pairs(name: str, target: NumberFormat) -> None:
+def test_nan_results_come_from_nan_and_undefined_products_alone(name: str, target: NumberFormat) -> None:
     """NaN comes from NaN, from f' at an infinity without a limit, and from 0·inf with f' rounded to float32."""
     kind, rng = target.dtype.numpy, np.random.default_rng(1)
     x, dy = (np.frombuffer(rng.bytes(kind.itemsize << 20), kind).copy() for _ in range(2))
@@ -79,7 +79,7 @@ def checked(target: NumberFormat, exact: float, dy: float, got: float) -> Tally:
 
 
 @FORMAT
-def test_the_measure(target: NumberFormat) -> None:
+def test_errors_are_measured_in_units_of_the_exact_product(target: NumberFormat) -> None:
     """Errors are in ULP of the exact product, also for subnormal numbers; infinity counts as the next power of two."""
     unit, largest = 2.0 ** (1 - target.digits), target.largest
     smallest = target.smallest_normal * unit

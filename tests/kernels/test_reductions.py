@@ -340,7 +340,7 @@ def test_a_row_that_is_not_finite_does_not_affect_others(name: str, spoilt: floa
 
 @pytest.mark.parametrize("values", ["large", "shifted", "equal", "subnormal", "wide"])
 @pytest.mark.parametrize("name", ["softmax", "softmax gradient", "layer norm", "layer norm gradients", "batch norm"])
-def test_nasty_numbers(name: str, values: str) -> None:
+def test_special_numbers_propagate_as_in_the_formula(name: str, values: str) -> None:
     case, dtype = CASES[name], np.dtype(np.float32)
     inputs, outputs = random_inputs(case, dtype), fresh(case, dtype)
     x = inputs[0]
@@ -367,7 +367,7 @@ def test_long_rows_add_up_to_one() -> None:
 
 
 @pytest.mark.parametrize("shape", [(0, 5), (5, 0), (0, 0)])
-def test_empty_rows_and_columns(shape: Shape) -> None:
+def test_rows_without_columns_add_up_to_zero(shape: Shape) -> None:
     case = rows_of(entropy, shape, (1,))
     out = np.full((shape[0], 1), np.nan, np.float32)
     plan = planned(case, [np.empty(shape, np.float32)], [out])
@@ -418,7 +418,7 @@ def test_large_results_go_around_the_cache_with_sums_too(
             assert np.isnan(storage).sum() == storage.size - dx.size
 
 
-def test_unwanted_results_and_numbers_in_place_of_tensors() -> None:
+def test_results_may_be_omitted_and_numbers_given_for_tensors() -> None:
     x = np.random.default_rng(4).normal(size=(20, 200)).astype(np.float32)
     rstd = np.empty((20, 1), np.float32)
     plan = kernels.reduction(

@@ -20,7 +20,7 @@ for name in sys.argv[1:]:
 
 
 @pytest.mark.slow
-def test_kernels_from_the_caches_of_several_processes(tmp_path: Path) -> None:
+def test_kernels_cached_by_several_processes_do_not_clash(tmp_path: Path) -> None:
     def call(*names: str) -> str:
         env = os.environ | {"ACLNN_CACHE_DIR": str(tmp_path)}
         done = subprocess.run(

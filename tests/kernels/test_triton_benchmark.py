@@ -168,7 +168,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 @pytest.mark.long
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU: make gpu")
-def test_dry_run(tmp_path: Path) -> None:
+def test_the_benchmark_runs_in_tritons_interpreter(tmp_path: Path) -> None:
     """Run all three parts in Triton's interpreter."""
     pytest.importorskip("triton", reason="Triton is not installed: pip install triton")
     result = run("--dry-run", "--out", str(tmp_path), TRITON_INTERPRET="1")

@@ -48,7 +48,7 @@ def short_and_long(short: Iterable[Any], long: Iterable[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("part", short_and_long(SHORT, LONG))
-def test_interpreted(part: str) -> None:
+def test_interpreted_kernels_match_the_cpu(part: str) -> None:
     interpret("tests.helpers.triton_interpreted", part)
 
 
@@ -325,7 +325,7 @@ def test_accesses_stay_wide_whatever_the_count(dtype: str, launches: list[Any]) 
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_other_layouts_compile(dtype: str, launches: list[Any]) -> None:
+def test_kernels_compile_for_other_layouts(dtype: str, launches: list[Any]) -> None:
     """Strided, broadcast, transposed and mixed operands spill registers in rare branches only."""
     shape = (96, 80, 64)
     plain = described(shape, dtype)

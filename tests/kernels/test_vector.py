@@ -194,7 +194,7 @@ def test_narrowing_rounds_ties_to_even(kind: str) -> None:
     np.testing.assert_array_equal(got[numbers].view(np.uint16), want[numbers].view(np.uint16))
 
 
-def test_the_generic_conversions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generic_conversions_match_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target, "converts_half", lambda context: False)
     test_widening_is_exact("float16")
     test_narrowing_rounds_ties_to_even("float16")
@@ -250,15 +250,15 @@ for _ in range(200):
 """
 
 
-def test_the_places_of_chosen_lanes() -> None:
+def test_positions_of_selected_lanes() -> None:
     python("-c", CHOICE)
 
 
 @EVERY_OTHER_SET
-def test_the_places_of_chosen_lanes_elsewhere(elsewhere: dict[str, str]) -> None:
+def test_positions_of_selected_lanes_without_avx512(elsewhere: dict[str, str]) -> None:
     python("-c", CHOICE, **elsewhere)
 
 
-def test_tables_want_8_16_or_32_entries() -> None:
+def test_tables_have_8_16_or_32_entries() -> None:
     with pytest.raises(ValueError, match="table: entries: expected 8, 16 or 32, got 3"):
         tables.table(1.0, 2.0, 3.0)

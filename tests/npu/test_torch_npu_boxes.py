@@ -48,7 +48,7 @@ def measures(first: Any, second: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("name", "by_centre"), [("giou", True), ("diou", False), ("diou", True), ("ciou", False), ("ciou", True)]
 )
-def test_measures_of_pairs(name: str, by_centre: bool) -> None:
+def test_iou_giou_diou_and_ciou_match_their_definitions(name: str, by_centre: bool) -> None:
     first, second = boxes(7, 0), boxes(7, 3)
     wanted = measures(first, second)[name]
     if by_centre:
@@ -59,7 +59,7 @@ def test_measures_of_pairs(name: str, by_centre: bool) -> None:
     torch.testing.assert_close(found.cpu().double().flatten(), wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_the_documents_digits() -> None:
+def test_bounding_box_encode_prints_the_documents_digits() -> None:
     """The document's digits are of 16 bits; torch_npu's tests expect NaN for a ratio below 0 on Atlas A2."""
     anchors = torch.tensor([[1.0, 2.0, 3.0, 4.0], [3.0, 4.0, 5.0, 6.0]]).to("npu")
     truth = torch.tensor([[5.0, 6.0, 7.0, 8.0], [7.0, 8.0, 9.0, 6.0]]).to("npu")
@@ -71,7 +71,7 @@ def test_the_documents_digits() -> None:
 
 
 @pytest.mark.parametrize("end", [0, 1])
-def test_bins_of_rectangles(end: int) -> None:
+def test_roi_align_matches_grid_sample(end: int) -> None:
     """Compare with points sampled by ``grid_sample`` in the second image."""
     features, roi = sample(2, 3, 9, 8), [1.0, 3.0, 2.0, 14.0, 15.0]
     found = torch_npu.npu_roi_align(features.to("npu"), torch.tensor([roi]).to("npu"), 0.5, 3, 2, 2, end)
@@ -87,7 +87,7 @@ def test_bins_of_rectangles(end: int) -> None:
 @pytest.mark.parametrize(
     ("aligned", "line"), [(False, [0.25] * 6), (True, [0.5625, 0.375, 0.375, 0.375, 0.375, 0.1875])]
 )
-def test_gradients_of_bins_as_torch_npus_tests_print_them(aligned: bool, line: list[float]) -> None:
+def test_roi_align_gradients_are_those_of_torch_npus_tests(aligned: bool, line: list[float]) -> None:
     """Gradients also for bins whose rectangles begin half a pixel earlier."""
     x = torch.arange(1.0, 37.0, device="npu").reshape(1, 1, 6, 6).requires_grad_()
     align = modules.ROIAlign((3, 3), 0.25, 2, aligned=aligned)
@@ -99,7 +99,7 @@ def test_gradients_of_bins_as_torch_npus_tests_print_them(aligned: bool, line: l
     torch.testing.assert_close(x.grad[0, 0, 0].cpu(), torch.tensor(line))
 
 
-def test_shares_of_areas_as_torch_npus_tests_print_them() -> None:
+def test_npu_iou_is_that_of_torch_npus_tests() -> None:
     """The second boxes are the foreground, and both areas are longer and wider by 0.01."""
     first = torch.tensor([[0, 0, 10, 10], [10, 10, 20, 20], [32, 32, 38, 42]]).half().to("npu")
     second = torch.tensor([[0, 0, 10, 20], [0, 10, 10, 10], [10, 10, 20, 20]]).half().to("npu")
@@ -110,7 +110,7 @@ def test_shares_of_areas_as_torch_npus_tests_print_them() -> None:
         torch.testing.assert_close(found, wanted, rtol=0, atol=5e-4)
 
 
-def test_anchors_that_answer_for_boxes() -> None:
+def test_anchor_response_flags_mark_the_cells_of_boxes() -> None:
     boxes = 100 * sample(50, 4)
     found = torch_npu.npu_anchor_response_flags(boxes.to("npu"), [60, 60], [2, 2], 9)
     wanted = torch.zeros(60, 60, dtype=torch.uint8)
@@ -119,7 +119,7 @@ def test_anchors_that_answer_for_boxes() -> None:
     assert torch.equal(found.cpu(), wanted.flatten().repeat_interleave(9))
 
 
-def test_boxes_that_cover_others_remain() -> None:
+def test_nms_v4_keeps_boxes_without_overlap() -> None:
     corners, scores = boxes(30, 5).T.contiguous(), sample(30, seed=9)
     kept, valid = torch_npu.npu_nms_v4(
         corners.to("npu"), scores.to("npu"), 20, torch.tensor(0.3).to("npu"), torch.tensor(0.25).to("npu")
@@ -136,7 +136,7 @@ def test_boxes_that_cover_others_remain() -> None:
     assert kept.cpu().tolist() == wanted + [0] * (20 - len(wanted))
 
 
-def test_products_and_rows_of_one_by_type() -> None:
+def test_bmm_v2_one_hot_and_cross_entropy_by_type_match_pytorch() -> None:
     first, second = sample(2, 3, 4), sample(2, 4, 5, seed=1)
     product = torch_npu.npu_bmmV2(first.to("npu"), second.to("npu"), [])
     torch.testing.assert_close(product.cpu(), first @ second)

@@ -35,7 +35,7 @@ def turned(rows: Any, cos: Any, sin: Any) -> Any:
     return rows.double() * cos.double() + torch.cat((-second, first), -1) * sin.double()
 
 
-def test_a_table_names_experts() -> None:
+def test_moe_gating_top_k_takes_experts_from_a_table() -> None:
     scores, table, ids = sample(5, 16), torch.tensor([[0, 7, 3], [15, 2, 8], [4, 5, 6]]), torch.tensor([2, 0, 1, 1, 0])
     given = {"input_ids": ids.npu(), "tid2eid": table.int().npu(), "norm_type": 1, "routed_scaling_factor": 2.5}
     y, experts, _ = torch_npu.npu_moe_gating_top_k(scores.npu(), 3, **given)
@@ -45,7 +45,7 @@ def test_a_table_names_experts() -> None:
 
 
 @BEFORE_950
-def test_a_matrix_turns_pairs() -> None:
+def test_rotary_mul_takes_a_rotation_matrix() -> None:
     x, cos, sin = sample(1, 2, 3, 64), sample(1, 1, 3, 64, seed=1), sample(1, 1, 3, 64, seed=2)
     matrix = torch.zeros(64, 64)
     for pair in range(0, 64, 2):
@@ -57,7 +57,7 @@ def test_a_matrix_turns_pairs() -> None:
 
 @BEFORE_950
 @pytest.mark.parametrize("quantised", [False, True])
-def test_separate_values_are_cached(quantised: bool) -> None:
+def test_kv_rmsnorm_rope_cache_caches_separate_values(quantised: bool) -> None:
     keys, values, index = sample(2, 2, 3, 192).half(), sample(2, 2, 3, 128, seed=1).half(), torch.arange(3).repeat(2, 1)
     cos, sin = sample(2, 2, 3, 64, seed=2).half(), sample(2, 2, 3, 64, seed=3).half()
     caches = [torch.zeros(2, 2, 4, columns, dtype=torch.float16) for columns in (192, 128)]
@@ -76,7 +76,7 @@ def test_separate_values_are_cached(quantised: bool) -> None:
 
 
 @BEFORE_950
-def test_projections_are_normalised_turned_and_cached() -> None:
+def test_qkv_rms_norm_rope_cache_normalizes_rotates_and_caches() -> None:
     rows, cos, sin = sample(6, 7 * 128).half(), sample(6, 128, seed=1).half(), sample(6, 128, seed=2).half()
     gammas, places = [torch.ones(128).half().npu()] * 2, torch.tensor([40, 0, 1, 2, 63, 5])
     caches = [torch.zeros(2, 16, 32, 16).half().npu() for _ in range(2)]
@@ -93,7 +93,7 @@ def test_projections_are_normalised_turned_and_cached() -> None:
 
 @BEFORE_950
 @pytest.mark.parametrize("least", [None, 0.5])
-def test_a_sampler_chooses_among_the_most_probable(least: float | None) -> None:
+def test_top_k_top_p_sample_chooses_among_the_most_probable(least: float | None) -> None:
     logits, counts = sample(8, 50), torch.tensor([3, 5, 1, 50, 7, 0, 2, 9])
     shares, noise = torch.linspace(0.2, 1.2, 8), torch.rand(8, 50, generator=torch.Generator().manual_seed(1)) + 0.1
     minimum = {} if least is None else {"min_ps": torch.full((8,), least).npu()}
@@ -114,7 +114,7 @@ def test_a_sampler_chooses_among_the_most_probable(least: float | None) -> None:
 
 
 @BEFORE_950
-def test_a_step_moves_on() -> None:
+def test_advance_step_flashattn_advances_tokens_and_slots() -> None:
     tokens, positions, slots = (torch.zeros(4, dtype=torch.int64).npu() for _ in range(3))
     lengths, tables = torch.tensor([4, 9, 2, 7]), torch.arange(32).reshape(4, 8)
     moved = lengths.npu()
@@ -127,7 +127,7 @@ def test_a_step_moves_on() -> None:
 
 
 @BEFORE_950
-def test_low_rank_weights_are_added() -> None:
+def test_batch_gather_matmul_adds_low_rank_products() -> None:
     y, x, indices = sample(5, 64).half(), sample(5, 48, seed=1).half(), torch.tensor([2, 0, 1, 1, 2])
     up, down = sample(3, 1, 64, 16, seed=2).half(), sample(3, 1, 16, 48, seed=3).half()
     given = [each.npu() for each in (y, x, up, indices.int(), down)]
@@ -139,7 +139,7 @@ def test_low_rank_weights_are_added() -> None:
     close(found, torch.stack(wanted), 1e-2)
 
 
-def test_projections_are_split_into_heads() -> None:
+def test_transform_bias_rescale_qkv_splits_projections_into_heads() -> None:
     """PyTorch's attention layer calls this operator."""
     rows, bias = sample(2, 3, 60), sample(60, seed=1)
     for found, wanted in zip(
@@ -152,7 +152,7 @@ def test_projections_are_split_into_heads() -> None:
 
 @BEFORE_950
 @pytest.mark.parametrize("bits", [8, 4])
-def test_rotated_rows_are_quantised(bits: int) -> None:
+def test_rotate_quant_quantizes_rotated_rows(bits: int) -> None:
     x, rotation = sample(4, 64).half(), torch.linalg.qr(sample(32, 32, seed=1))[0].half()
     chosen = {} if bits == 8 else {"dst_dtype": torch.quint4x2}
     integers, scales = torch_npu.npu_rotate_quant(x.npu(), rotation.npu(), **chosen)
@@ -164,7 +164,7 @@ def test_rotated_rows_are_quantised(bits: int) -> None:
     assert (integers.flatten(1) - rows / scales.cpu().double()[:, None]).abs().max() < 0.51
 
 
-def test_whole_sequences_pass_a_gated_delta_rule() -> None:
+def test_chunk_gated_delta_rule_matches_the_recurrence() -> None:
     query, key, value = (sample(5, heads, size, seed=heads).bfloat16() for heads, size in ((2, 16), (1, 16), (4, 8)))
     key = key.repeat(1, 2, 1) / 4
     beta, states, gates = sample(5, 4).sigmoid().bfloat16(), sample(2, 4, 8, 16).bfloat16(), -sample(5, 4).abs()
@@ -184,7 +184,7 @@ def test_whole_sequences_pass_a_gated_delta_rule() -> None:
 
 
 @pytest.mark.skipif(not ON_950, reason="the function has a kernel on Ascend 950 alone")
-def test_keys_are_put_into_slots() -> None:
+def test_scatter_pa_cache_puts_keys_into_slots() -> None:
     keys, slots, cache = sample(4, 2, 16).half(), torch.tensor([7, 0, 14, 3]), torch.zeros(3, 5, 2, 16).half().npu()
     torch_npu.npu_scatter_pa_cache(keys.npu(), slots.npu(), key_cache=cache)
     flat = cache.cpu().flatten(0, 1)
@@ -194,7 +194,7 @@ def test_keys_are_put_into_slots() -> None:
 
 @pytest.mark.skipif(not ON_950, reason="the function has a kernel on Ascend 950 alone")
 @pytest.mark.parametrize("kind", ["", "add", "mul", "relu", "gelu_erf", "gelu_tanh"])
-def test_an_operation_follows_a_product(kind: str) -> None:
+def test_fused_matmul_applies_an_operation_to_the_product(kind: str) -> None:
     x, weight, other = sample(3, 4).half(), sample(4, 5, seed=1).half(), sample(3, 5, seed=2).half()
     second = other.npu() if kind in ("add", "mul") else None
     found = torch_npu.npu_fused_matmul(x.npu(), weight.npu(), x3=second, fused_op_type=kind)
@@ -212,7 +212,7 @@ def test_an_operation_follows_a_product(kind: str) -> None:
 
 @BEFORE_950
 @pytest.mark.parametrize("precise", [0, 1])
-def test_weights_of_integers_are_scaled(precise: int) -> None:
+def test_weight_quant_batchmatmul_scales_integer_weights(precise: int) -> None:
     x, scale = sample(4, 64).half(), (sample(32, seed=1).abs() / 50).half()
     weight = torch.randint(-100, 100, (64, 32), dtype=torch.int8, generator=torch.Generator().manual_seed(2))
     found = torch_npu.npu_weight_quant_batchmatmul(x.npu(), weight.npu(), scale.npu(), inner_precise=precise)
@@ -220,7 +220,7 @@ def test_weights_of_integers_are_scaled(precise: int) -> None:
 
 
 @BEFORE_950
-def test_products_of_four_bits_are_added_up_for_tokens() -> None:
+def test_grouped_matmul_finalize_routing_adds_4_bit_products_for_tokens() -> None:
     random = torch.Generator().manual_seed(0)
     x = torch.randint(-128, 128, (5, 16), dtype=torch.int8, generator=random)
     weight = torch.randint(-8, 8, (2, 16, 256), generator=random)
@@ -245,7 +245,7 @@ def test_products_of_four_bits_are_added_up_for_tokens() -> None:
 
 @pytest.mark.skipif(not ON_950, reason="the function has a kernel on Ascend 950 alone")
 @pytest.mark.parametrize("masked", [False, True])
-def test_tokens_are_convolved_with_those_before(masked: bool) -> None:
+def test_masked_causal_conv1d_convolves_tokens_with_those_before(masked: bool) -> None:
     x, weight, grad = sample(5, 2, 384).half(), sample(3, 384, seed=1).half(), sample(5, 2, 384, seed=2).half()
     mask = sample(2, 5, seed=3) > 0 if masked else torch.ones(2, 5).bool()
     leaves = [each.npu().requires_grad_() for each in (x, weight)]
@@ -259,7 +259,7 @@ def test_tokens_are_convolved_with_those_before(masked: bool) -> None:
 
 
 @BEFORE_950
-def test_products_of_a_batch_are_added_up() -> None:
+def test_quant_matmul_reduce_sum_adds_products_of_a_batch() -> None:
     random = torch.Generator().manual_seed(0)
     x, weight = (torch.randint(-128, 128, of, dtype=torch.int8, generator=random) for of in ((2, 4, 32), (2, 32, 64)))
     rows, columns = sample(2, 4).abs(), sample(64, seed=1).abs().bfloat16()
@@ -274,7 +274,7 @@ def test_products_of_a_batch_are_added_up() -> None:
 
 
 @pytest.mark.parametrize("version", [pytest.param(2, marks=BEFORE_950), 3])
-def test_queries_and_cached_keys_of_latent_attention_are_made_from_tokens(version: int) -> None:
+def test_mla_prolog_computes_queries_and_cached_keys(version: int) -> None:
     shapes = {"dq": (1024, 1536), "uq": (1536, 384), "uk": (2, 128, 512), "dkv": (1024, 576)}
     dq, uq, uk, dkv = (0.05 * sample(*shape, seed=seed).bfloat16() for seed, shape in enumerate(shapes.values()))
     x, angles, slots = sample(2, 1, 1024, seed=4).bfloat16(), sample(2, 1, 64, seed=5), torch.tensor([[5], [20]])

@@ -37,7 +37,7 @@ def unpermute(rows: Any, places: Any, probs: Any) -> Any:
 
 @pytest.mark.parametrize("kept", [None, 9, -1])
 @pytest.mark.parametrize("index", [torch.int32, torch.int64], ids=str)
-def test_tokens_go_to_experts_and_back_with_their_gradients(index: Any, kept: int | None) -> None:
+def test_moe_token_permute_and_unpermute_with_gradients(index: Any, kept: int | None) -> None:
     indices, results = chosen(TOKENS, CHOSEN), []
     for device, dtype in (("npu", torch.float32), ("cpu", torch.float64)):
         tokens = sample(TOKENS, HIDDEN).to(device, dtype).requires_grad_()
@@ -54,7 +54,7 @@ def test_tokens_go_to_experts_and_back_with_their_gradients(index: Any, kept: in
         torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_tokens_with_one_expert_come_back_with_their_gradients() -> None:
+def test_moe_token_permute_of_one_expert_with_gradients() -> None:
     indices = chosen(TOKENS)
     tokens = sample(TOKENS, HIDDEN).to("npu").requires_grad_()
     rows, places = torch_npu.npu_moe_token_permute(tokens, indices.to("npu"))
@@ -88,7 +88,7 @@ def grouped(x: Any, weight: Any, ends: Any) -> Any:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
-def test_grouped_products_with_their_gradients(dtype: Any) -> None:
+def test_grouped_matmul_with_gradients(dtype: Any) -> None:
     ends, results = torch.tensor([2, 2, 7, 10]), []
     for device in ("npu", "cpu"):
         kind = dtype if device == "npu" else torch.float64
@@ -104,7 +104,7 @@ def test_grouped_products_with_their_gradients(dtype: Any) -> None:
         torch.testing.assert_close(got, wanted, rtol=tolerance, atol=4 * tolerance)
 
 
-def test_grouped_products_by_lists_of_numbers() -> None:
+def test_grouped_matmul_takes_group_lists_of_numbers() -> None:
     x, weight = sample(6, HIDDEN).half(), [sample(HIDDEN, 8, seed=seed).half() for seed in (1, 2)]
     wanted = [x[:4].double() @ weight[0].double(), x[4:].double() @ weight[1].double()]
     on_device, factors = x.to("npu"), [each.to("npu") for each in weight]
@@ -120,7 +120,7 @@ def test_grouped_products_by_lists_of_numbers() -> None:
 
 
 @pytest.mark.parametrize("of_integers", [False, True])
-def test_grouped_products_of_weights_in_blocks(of_integers: bool) -> None:
+def test_grouped_matmul_takes_weights_in_fractal_nz(of_integers: bool) -> None:
     """vLLM's expert layers call these products after npu_format_cast."""
     x, weight, ends = sample(10, 32).half(), sample(EXPERTS, 32, 64, seed=1).half(), torch.tensor([2, 2, 7, 10])
     scales: dict[str, Any] = {}
@@ -137,7 +137,7 @@ def test_grouped_products_of_weights_in_blocks(of_integers: bool) -> None:
 
 @pytest.mark.skipif("950" in os.environ.get("ACLNN_SOC_NAME", ""), reason="the function has no kernel on Ascend 950")
 @pytest.mark.parametrize("four_bits", [False, True])
-def test_gated_products_of_integers(four_bits: bool) -> None:
+def test_grouped_matmul_swiglu_quant_of_integers(four_bits: bool) -> None:
     """Weights of four bits lie in INT32, and bring what programs compute of them."""
     random, ends = torch.Generator().manual_seed(0), torch.tensor([2, 6])
     x = torch.randint(-128, 128, (6, 32), generator=random, dtype=torch.int8)
@@ -168,7 +168,7 @@ def test_gated_products_of_integers(four_bits: bool) -> None:
     assert (found.cpu().double() - wanted / scales.cpu().double()[:, None]).abs().max() < 0.51
 
 
-def test_a_layer_of_experts_trains_as_on_the_cpu() -> None:
+def test_a_mixture_of_experts_layer_trains_as_on_the_cpu() -> None:
     """Compare a layer of gates, permutation, grouped products and SwiGLU with explicit code on the CPU."""
     losses = []
     for device, dtype in (("npu", torch.float32), ("cpu", torch.float32), ("cpu", torch.float64)):
@@ -204,7 +204,7 @@ def _experts(x: Any, gate: Any, first: Any, second: Any) -> Any:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
-def test_gates_choose_experts_as_deepseek_does(dtype: Any) -> None:
+def test_moe_gating_top_k_chooses_experts_as_deepseek_does(dtype: Any) -> None:
     x, bias = sample(TOKENS, 16).to(dtype), sample(16, seed=1).to(dtype)
     y, experts, scores = torch_npu.npu_moe_gating_top_k(
         x.to("npu"), 4, bias=bias.to("npu"), k_group=2, group_count=4, group_select_mode=1, norm_type=1, out_flag=True
@@ -221,7 +221,7 @@ def test_gates_choose_experts_as_deepseek_does(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("renorm", [0, 1])
-def test_gates_take_softmax_before_or_after(renorm: int) -> None:
+def test_moe_gating_top_k_softmax_v2_takes_softmax_before_or_after(renorm: int) -> None:
     x = sample(TOKENS, 8)
     y, experts, shares = torch_npu.npu_moe_gating_top_k_softmax_v2(x.to("npu"), k=3, renorm=renorm, output_softmax=True)
     values, wanted = x.topk(3)
@@ -233,7 +233,7 @@ def test_gates_take_softmax_before_or_after(renorm: int) -> None:
 
 
 @pytest.mark.parametrize("experts", [[0, EXPERTS], [1, 3]], ids=str)
-def test_tokens_are_routed_to_a_range_of_experts_and_added_up(experts: list[int]) -> None:
+def test_moe_init_routing_v2_and_finalize_routing_of_a_range_of_experts(experts: list[int]) -> None:
     """vLLM-Ascend computes a layer so whose experts are distributed over devices."""
     x, indices = sample(TOKENS, HIDDEN), chosen(TOKENS, CHOSEN).int()
     probs = sample(TOKENS, CHOSEN, seed=1).softmax(-1)
@@ -257,7 +257,7 @@ def test_tokens_are_routed_to_a_range_of_experts_and_added_up(experts: list[int]
     torch.testing.assert_close(added.cpu(), x * (probs * here).sum(-1, keepdim=True))
 
 
-def test_the_first_routing_and_its_end() -> None:
+def test_moe_init_routing_and_finalize_routing_of_the_first_version() -> None:
     x, indices = sample(TOKENS, HIDDEN), chosen(TOKENS, CHOSEN).int()
     probs, bias, skip = sample(TOKENS, CHOSEN, seed=1), sample(EXPERTS, HIDDEN, seed=2), sample(TOKENS, HIDDEN, seed=3)
     numbers = torch.arange(TOKENS * CHOSEN, dtype=torch.int32).view(CHOSEN, TOKENS).T.contiguous()

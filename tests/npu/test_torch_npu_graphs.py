@@ -33,7 +33,7 @@ def equal(got: Any, wanted: Any) -> bool:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_replays_compute_with_what_is_there(dtype: Any) -> None:
+def test_graph_replays_read_the_current_values(dtype: Any) -> None:
     x, w = (torch.randn(16, 16).to("npu", dtype) for _ in range(2))
     graph = npu.NPUGraph()
     with npu.graph(graph):
@@ -47,7 +47,7 @@ def test_replays_compute_with_what_is_there(dtype: Any) -> None:
     graph.reset()
 
 
-def test_several_streams_take_part() -> None:
+def test_a_graph_captures_several_streams() -> None:
     x, side, graph = torch.ones(4, 4, device="npu"), npu.Stream(), npu.NPUGraph()
     with npu.graph(graph):
         own = npu.current_stream()
@@ -63,7 +63,7 @@ def test_several_streams_take_part() -> None:
     assert (y == 24).all()
 
 
-def test_steps_of_training() -> None:
+def test_a_graph_captures_training_steps() -> None:
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4)).npu()
     other = copy.deepcopy(model)
@@ -118,7 +118,7 @@ DRAWN: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_random_numbers_are_those_that_are_drawn_at_once(name: str) -> None:
+def test_graphs_draw_the_random_numbers_of_eager_execution(name: str) -> None:
     npu.manual_seed(42)
     if name == "multinomial":
         weights = torch.arange(1.0, 9.0).npu()
@@ -135,7 +135,7 @@ def test_random_numbers_are_those_that_are_drawn_at_once(name: str) -> None:
         assert equal(drawn, each)
 
 
-def test_pinned_memory_of_a_capture_is_kept() -> None:
+def test_pinned_memory_used_in_a_capture_is_kept() -> None:
     target, graph = torch.zeros(64, device="npu"), npu.NPUGraph()
     with npu.graph(graph):
         pinned = torch.full((64,), 7.0).pin_memory()
@@ -149,7 +149,7 @@ def test_pinned_memory_of_a_capture_is_kept() -> None:
 
 
 @without_queue
-def test_tasks_are_replaced() -> None:
+def test_graph_tasks_are_updated() -> None:
     x, y = torch.arange(4.0).npu(), torch.empty(4).npu()
     flag, other, graph = npu.ExternalEvent(), npu.Stream(), npu.NPUGraph()
     with npu.graph(graph):
@@ -171,7 +171,7 @@ def test_tasks_are_replaced() -> None:
 
 
 @without_queue
-def test_lengths_of_attention_are_replaced() -> None:
+def test_graph_updates_replace_attention_lengths() -> None:
     attend = torch_npu.npu_fused_infer_attention_score
     query, key, value = (torch.randn(1, 4, n, 64).half().npu() for n in (1, 128, 128))
     options = {"num_heads": 4, "input_layout": "BNSD", "scale": 0.125}
@@ -190,7 +190,7 @@ def test_lengths_of_attention_are_replaced() -> None:
 
 @without_queue
 @pytest.mark.skipif("Ascend950" in npu.get_device_name(0), reason="torch_npu rejects npu_fusion_attention_v3 there")
-def test_lengths_of_attention_for_training_are_replaced() -> None:
+def test_graph_updates_replace_attention_lengths_in_training() -> None:
     attend, options = torch_npu.npu_fusion_attention_v3, {"scale": 0.125}
     tensors = [torch.randn(12, 2, 64).half().npu() for _ in range(3)]
 
@@ -215,7 +215,7 @@ def test_lengths_of_attention_for_training_are_replaced() -> None:
 
 
 @without_queue
-def test_waits_are_rejected_and_the_capture_continues() -> None:
+def test_synchronization_within_a_capture_is_rejected() -> None:
     x, stream, graph = torch.ones(1, device="npu"), npu.Stream(), npu.NPUGraph()
     with npu.stream(stream):
         graph.capture_begin()
@@ -229,7 +229,7 @@ def test_waits_are_rejected_and_the_capture_continues() -> None:
 
 
 @without_queue
-def test_functions_of_the_host_are_called_in_each_replay(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_host_functions_are_called_in_each_replay(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     x, seen, graph, stream = torch.arange(3.0).npu(), [], npu.NPUGraph(), npu.Stream()
     npu._subscribe_report(stream)
     with npu.graph(graph, stream=stream):
@@ -247,7 +247,7 @@ def test_functions_of_the_host_are_called_in_each_replay(tmp_path: Path, capfd: 
     assert len(json.loads((tmp_path / "graph.json").read_text())) >= 4
 
 
-def test_a_whole_step_of_training_is_replayed() -> None:
+def test_a_graph_replays_a_whole_training_step() -> None:
     def train(steps: int, replays: int) -> Any:
         torch.manual_seed(0)
         model = torch.nn.Sequential(

@@ -20,7 +20,7 @@ def sample(*shape: int, seed: int = 0) -> Any:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def test_stretches_of_a_cache_are_replaced() -> None:
+def test_quant_scatter_replaces_a_part_of_a_cache() -> None:
     """npu_quant_scatter replaces a part of a cache by what npu_quantize returns."""
     cache, places, rows = (
         torch.zeros(2, 3, 64, dtype=torch.int8),
@@ -39,7 +39,7 @@ def test_stretches_of_a_cache_are_replaced() -> None:
 
 
 @pytest.mark.parametrize("mode", ["default", "interleave"])
-def test_rows_of_positions_decide_angles(mode: str) -> None:
+def test_mrope_takes_angles_by_rows_of_positions(mode: str) -> None:
     tokens, size, section = 5, 128, [16, 24, 24]
     positions = torch.randint(0, 7, (3, tokens), generator=torch.Generator().manual_seed(2))
     query, key, cache = sample(tokens, 2 * size), sample(tokens, size, seed=1), sample(7, size, seed=3)
@@ -61,7 +61,7 @@ def test_rows_of_positions_decide_angles(mode: str) -> None:
         torch.testing.assert_close(got.cpu(), wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_tokens_are_quantised_on_their_way_to_experts() -> None:
+def test_moe_init_routing_v2_quantizes_tokens() -> None:
     """Tokens are also put into the order of experts again, as after an exchange between ranks."""
     tokens, experts = sample(6, 16), torch.tensor([[3, 0], [1, 3], [2, 2], [0, 1], [3, 2], [1, 0]], dtype=torch.int32)
     order = experts.flatten().argsort(stable=True)
@@ -83,7 +83,7 @@ def test_tokens_are_quantised_on_their_way_to_experts() -> None:
 
 
 @pytest.mark.parametrize("mixed", [True, False])
-def test_streams_of_a_layer_have_gradients(mixed: bool) -> None:
+def test_mhc_post_and_its_gradients_match_the_cpu(mixed: bool) -> None:
     if not (mixed or ON_950):
         pytest.skip("h_res may be None on Ascend 950 alone")
     x, out, post = sample(3, 4, 128).half(), sample(3, 128, seed=1).half(), sample(3, 4, seed=2)
@@ -105,7 +105,7 @@ def test_streams_of_a_layer_have_gradients(mixed: bool) -> None:
 
 
 @pytest.mark.skipif(not ON_950, reason="Sinkhorn's scaling has a kernel on Ascend 950 alone")
-def test_sinkhorn_has_a_gradient() -> None:
+def test_mhc_sinkhorn_has_a_gradient() -> None:
     x, gradient, results = sample(2, 5, 6, 6), sample(2, 5, 6, 6, seed=1), []
     for device in ("npu", "cpu"):
         given = x.to(device).double() if device == "cpu" else x.to(device)
@@ -123,7 +123,7 @@ def test_sinkhorn_has_a_gradient() -> None:
 
 
 @pytest.mark.skipif(ON_950, reason="windows have a kernel on Atlas A2 alone")
-def test_windows_of_sequences_have_gradients() -> None:
+def test_nsa_compress_has_gradients() -> None:
     ends, block, stride, results = [40, 47, 90], 32, 16, []
     rows, weight, gradient = sample(90, 3, 16).half(), sample(block, 3, seed=1).half(), sample(2, 3, 16, seed=2).half()
     for device in ("npu", "cpu"):

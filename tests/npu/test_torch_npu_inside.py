@@ -83,7 +83,7 @@ ACTIVATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], Callabl
 
 @every_dtype
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_activations_forward_and_backward(name: str, dtype: Any) -> None:
+def test_activations_have_the_cpus_values_and_gradients(name: str, dtype: Any) -> None:
     ours, theirs, gradient, forward = ACTIVATIONS[name]
     x = sample(dtype, 33, 65).clamp(-4, 4)  # in its tails PyTorch's own GELU in float64 loses digits
     on_device = x.to("npu").requires_grad_()
@@ -103,7 +103,7 @@ def test_activations_forward_and_backward(name: str, dtype: Any) -> None:
 @every_dtype
 @pytest.mark.parametrize("affine", [True, False], ids=["with weight", "without"])
 @pytest.mark.parametrize("reduce", ["sum", "mean"])
-def test_layer_norm_forward_and_backward(dtype: Any, affine: bool, reduce: str) -> None:
+def test_layer_norm_has_the_cpus_value_and_gradients(dtype: Any, affine: bool, reduce: str) -> None:
     x, weight, bias = sample(dtype, 12, 40), sample(dtype, 40, seed=1), sample(dtype, 40, seed=2)
     results = []
     for device, kind in (("npu", dtype), ("cpu", torch.float64)):
@@ -119,7 +119,7 @@ def test_layer_norm_forward_and_backward(dtype: Any, affine: bool, reduce: str) 
         )
 
 
-def test_properties_of_a_device() -> None:
+def test_device_properties_are_those_of_the_product() -> None:
     assert torch.npu.is_available()
     assert torch.npu.device_count() == 1
     torch.npu.set_device(0)
@@ -135,7 +135,7 @@ def test_properties_of_a_device() -> None:
     [*DTYPES, torch.float64, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool],
     ids=str,
 )
-def test_copies_of_every_type_and_layout(dtype: Any) -> None:
+def test_copies_keep_every_data_type_and_layout(dtype: Any) -> None:
     x = (torch.arange(24).reshape(2, 3, 4) - (0 if dtype in (torch.uint8, torch.bool) else 11)).to(dtype)
     y = x.to("npu")
     for view in (
@@ -154,12 +154,12 @@ def test_copies_of_every_type_and_layout(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("target", [torch.float16, torch.bfloat16, torch.float64, torch.int32, torch.int64, torch.bool])
-def test_conversions_on_the_device(target: Any) -> None:
+def test_conversions_on_the_device_match_the_cpu(target: Any) -> None:
     x = torch.tensor([-2.5, -1.0, 0.0, 0.5, 3.75, 100.0])
     assert torch.equal(x.to("npu").to(target).cpu(), x.to(target))
 
 
-def test_streams_and_events() -> None:
+def test_streams_and_events_order_work() -> None:
     stream, begin, end = torch.npu.Stream(), *(torch.npu.Event(enable_timing=True) for _ in range(2))
     x = sample(torch.float32, 1 << 16).to("npu")
     with torch.npu.stream(stream):
@@ -175,7 +175,7 @@ def test_streams_and_events() -> None:
     torch.testing.assert_close(z.cpu(), wanted, rtol=1e-6, atol=1e-7)
 
 
-def test_pinned_memory_and_copies_that_do_not_wait() -> None:
+def test_pinned_memory_is_copied_with_non_blocking() -> None:
     pinned = sample(torch.float32, 1000).pin_memory()
     assert pinned.is_pinned()
     device = pinned.to("npu", non_blocking=True)
@@ -214,14 +214,14 @@ class _Numbers(torch.utils.data.Dataset):  # type: ignore[misc]
         return torch.full((8,), float(index))
 
 
-def test_data_loaders_workers() -> None:
+def test_data_loader_workers_run_beside_the_device() -> None:
     F.silu(torch.ones(4, device="npu"))  # before the workers are forked
     loader = torch.utils.data.DataLoader(_Numbers(), batch_size=16, num_workers=2)
     total = sum(F.hardswish(batch.to("npu")).sum().item() for batch in loader)
     assert total == pytest.approx(sum(F.hardswish(torch.full((8,), float(i))).sum().item() for i in range(64)))
 
 
-def test_autocast() -> None:
+def test_autocast_selects_data_types() -> None:
     x = sample(torch.float32, 4, 8).to("npu").requires_grad_()
     with torch.autocast("npu", torch.bfloat16):
         y = F.layer_norm(F.silu(x), (8,))
@@ -229,7 +229,7 @@ def test_autocast() -> None:
     assert torch.isfinite(x.grad.cpu()).all()
 
 
-def test_saving_and_loading() -> None:
+def test_tensors_are_saved_and_loaded() -> None:
     x = sample(torch.bfloat16, 5, 5).to("npu")
     file = io.BytesIO()
     torch.save({"x": x}, file)
@@ -262,7 +262,7 @@ def test_tensors_print_as_on_the_cpu(tensor: Any) -> None:
     assert "".join(shown.split()).replace(",device='npu:0'", "") == "".join(repr(tensor).split())
 
 
-def test_plain_operators() -> None:
+def test_plain_operators_match_the_cpu() -> None:
     x, y = sample(torch.float32, 3, 4), sample(torch.float32, 4, seed=1)
     a, b = x.to("npu"), y.to("npu")
     for function in (
@@ -333,7 +333,7 @@ else:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions_with_their_gradients(name: str) -> None:
+def test_functions_and_their_gradients_match_the_cpu(name: str) -> None:
     results = []
     for device in ("npu", "cpu"):
         x = sample(torch.float32, 4, 6).to(device).requires_grad_()
@@ -345,7 +345,7 @@ def test_functions_with_their_gradients(name: str) -> None:
         torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_the_profilers_have_the_hosts_side(tmp_path: Path) -> None:
+def test_profilers_record_the_host(tmp_path: Path) -> None:
     """The profilers load libraries that must exist."""
     x = sample(torch.float32, 8, 8).npu()
     with torch.profiler.profile() as profile:
@@ -366,7 +366,7 @@ def test_the_profilers_have_the_hosts_side(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True}], ids=["one", "four"])
 @pytest.mark.parametrize("network", [torch.nn.LSTM, torch.nn.GRU], ids=["LSTM", "GRU"])
-def test_recurrent_layers_with_their_gradients(network: Any, options: dict[str, Any]) -> None:
+def test_recurrent_layers_and_their_gradients_match_the_cpu(network: Any, options: dict[str, Any]) -> None:
     torch.manual_seed(0)
     weights, results = network(5, 4, batch_first=True, **options).state_dict(), []
     for device in ("npu", "cpu"):
@@ -386,7 +386,7 @@ def test_recurrent_layers_with_their_gradients(network: Any, options: dict[str, 
     [{}, {"bidirectional": True}, {"num_layers": 2}, {"num_layers": 2, "bidirectional": True}],
     ids=["one", "two", "layers", "by_type"],
 )
-def test_sequences_of_several_lengths(options: dict[str, Any]) -> None:
+def test_packed_sequences_match_the_cpu(options: dict[str, Any]) -> None:
     """Packing is torch_npu's own, whose gradient loses part of the input's."""
     if ON_950 and options:
         pytest.skip("torch_npu calls it for one layer in one direction")
@@ -410,7 +410,7 @@ def test_sequences_of_several_lengths(options: dict[str, Any]) -> None:
 class TestByType:
     """Functions that torch_npu calls by the operator's type."""
 
-    def test_a_cell_of_lstm(self) -> None:
+    def test_lstm_cell_matches_the_cpu(self) -> None:
         torch.manual_seed(0)
         cell, x, h, c = torch.nn.LSTMCell(5, 4), *(sample(torch.float32, 3, n, seed=n) for n in (5, 4, 6))
         results = []
@@ -424,7 +424,7 @@ class TestByType:
             torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
 
     @pytest.mark.parametrize("number", [3, 29], ids=["NC1HWC0", "FRACTAL_NZ"])
-    def test_tensors_in_private_formats(self, number: int) -> None:
+    def test_tensors_in_private_formats_are_accepted(self, number: int) -> None:
         """Calls accept tensors in private formats."""
         x, y = sample(torch.float32, 2, 16, 8, 8), sample(torch.float32, 2, 16, 8, 8, seed=1)
 
@@ -446,7 +446,7 @@ class TestByType:
 
     @pytest.mark.parametrize("name", ["silu", "mish"])
     @every_dtype
-    def test_an_activation_and_its_gradient(self, name: str, dtype: Any) -> None:
+    def test_npu_activations_and_their_gradients_have_aclnns_bits(self, name: str, dtype: Any) -> None:
         x, dy = sample(dtype, 4, 33), sample(dtype, 4, 33, seed=1)
         there = x.npu().requires_grad_()
         y = getattr(torch_npu, f"npu_{name}")(there)
@@ -467,7 +467,7 @@ class TestByType:
             lambda x: F.max_unpool3d(x[None, None], torch.arange(x.numel(), device=x.device).view(1, 1, *x.shape), 1),
         ],
     )
-    def test_other_functions(self, function: Callable[[Any], Any]) -> None:
+    def test_functions_without_gradients_match_the_cpu(self, function: Callable[[Any], Any]) -> None:
         x = sample(torch.float32, 4, 6)
         torch.testing.assert_close(function(x.npu()).cpu(), function(x))
 
@@ -500,7 +500,7 @@ def _heads(x: Any) -> tuple[Any, Any, Any]:
 
 
 @pytest.mark.parametrize("name", ATTENTIONS)
-def test_attention_with_its_gradients(name: str) -> None:
+def test_fused_attention_and_its_gradients_match_the_cpu(name: str) -> None:
     results = []
     for device in ("npu", "cpu"):
         x = sample(torch.float32, 3, 6, 8).to(device).requires_grad_()
@@ -512,7 +512,7 @@ def test_attention_with_its_gradients(name: str) -> None:
 
 
 @pytest.mark.parametrize("layer", ["MultiheadAttention", "TransformerEncoderLayer", "TransformerDecoderLayer"])
-def test_layers_of_transformers_with_their_gradients(layer: str) -> None:
+def test_transformer_layers_and_their_gradients_match_the_cpu(layer: str) -> None:
     """nn.MultiheadAttention without returned weights, and layers around it, compute."""
     torch.manual_seed(0)
     sizes = {"dropout": 0.0, "batch_first": True} | ({} if "Multihead" in layer else {"dim_feedforward": 16})
@@ -546,7 +546,7 @@ def _packed(ends: list[int]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("layout", ["", "TND"])
-def test_fused_attention_of_packed_sequences(layout: str) -> None:
+def test_fused_attention_takes_packed_sequences(layout: str) -> None:
     ends, x = [2, 6], sample(torch.float32, 6, 2, 4)
     given, leaves = ([each.to(device).requires_grad_() for each in (x, x.cos(), x.sin())] for device in ("npu", "cpu"))
     got = torch_npu.npu_fusion_attention(*given, 2, "TND", softmax_layout=layout, **_packed(ends))[0]
@@ -560,7 +560,7 @@ def test_fused_attention_of_packed_sequences(layout: str) -> None:
 
 
 @pytest.mark.skipif(ON_950, reason="rotary parts are not computed in aclnnFlashAttentionScoreV4, which is called there")
-def test_fused_attention_of_rotary_parts() -> None:
+def test_fused_attention_takes_rotary_parts() -> None:
     ends, x = [2, 6], sample(torch.bfloat16, 6, 2, 24)
     given = [each.npu().requires_grad_() for each in (x[..., :16], x.cos()[..., :16], x.sin()[..., :16])]
     ropes = [each.npu().requires_grad_() for each in (x[..., 16:], x.cos()[..., 16:])]
@@ -576,7 +576,7 @@ def test_fused_attention_of_rotary_parts() -> None:
         torch.testing.assert_close(mine.detach().cpu().double(), exact.detach(), rtol=2e-2, atol=2e-2)
 
 
-def test_dropout_of_attention_is_repeatable_and_has_its_gradients() -> None:
+def test_attention_dropout_is_repeatable_and_has_gradients() -> None:
     x, results = sample(torch.float32, 2, 2, 16, 8).npu(), []
     for _ in range(2):
         torch.manual_seed(3)
@@ -609,7 +609,7 @@ def test_indices_that_select_nothing(dtype: Any) -> None:
         assert bits(given) == bits(x), device
 
 
-def test_numbers_of_repeated_calls_are_their_own() -> None:
+def test_repeated_calls_use_their_own_scalars() -> None:
     x = sample(torch.float32, 5)
     on_npu = x.npu()
     for value in (0.5, -2.0, 3.0, 0.5):
@@ -639,7 +639,7 @@ def same(results: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
-def test_quantising_and_back(dtype: Any) -> None:
+def test_quantize_and_dequantize_match_the_definition(dtype: Any) -> None:
     x, factors = sample(dtype, 4, 64), sample(dtype, 64, seed=1).abs() + 1
     numbers = x.double()
     same(torch_npu.npu_dynamic_quant(x.npu()), by_rows(numbers))
@@ -659,7 +659,7 @@ def test_quantising_and_back(dtype: Any) -> None:
     assert bits(back) == bits((integers.double() / 2).to(dtype))
 
 
-def test_products_of_quantised_matrices() -> None:
+def test_quantized_matmuls_match_the_definition() -> None:
     generator = torch.Generator().manual_seed(0)
     x, weight = (torch.randint(-128, 128, size, generator=generator, dtype=torch.int8) for size in ((4, 64), (64, 32)))
     columns, rows, bias = sample(torch.float32, 32).abs() / 1e3, sample(torch.float32, 4).abs(), torch.arange(32).int()
@@ -688,7 +688,7 @@ def test_products_of_quantised_matrices() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
-def test_norms_with_quantised_results(dtype: Any) -> None:
+def test_norms_quantize_their_results(dtype: Any) -> None:
     x1, x2, gamma = sample(dtype, 4, 64), sample(dtype, 4, 64, seed=1), sample(dtype, 64, seed=2)
     total = x1.double() + x2.double()
 
@@ -707,7 +707,7 @@ def test_norms_with_quantised_results(dtype: Any) -> None:
     same([y, summed, found], [integers, total, wanted])
 
 
-def test_gates_with_quantised_results() -> None:
+def test_swiglu_quantizes_its_result() -> None:
     x, factors = sample(torch.float16, 4, 128), sample(torch.float32, 1, 64, seed=1).abs()
     first, second = x.double().chunk(2, -1)
     y = F.silu(first) * second * factors.double()

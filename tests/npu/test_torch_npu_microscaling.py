@@ -34,7 +34,7 @@ def restored(y: Any, scales: Any) -> Any:
 
 
 @pytest.mark.parametrize("of", [E4M3, E5M2])
-def test_blocks_of_rows(of: Any) -> None:
+def test_dynamic_mx_quant_scales_blocks_of_rows(of: Any) -> None:
     x = sample(3, 70)
     y, scales = torch_npu.npu_dynamic_mx_quant(x.npu(), dst_type=of)
     blocks = torch.nn.functional.pad(x.float(), (0, 58)).view(3, 4, 32)
@@ -48,7 +48,7 @@ def test_blocks_of_rows(of: Any) -> None:
     assert torch.equal(back.cpu(), restored(y, scales))
 
 
-def test_a_norm_and_a_gate_are_quantised() -> None:
+def test_rms_norm_and_swiglu_quantize_to_mx_formats() -> None:
     x, gamma = sample(3, 128), sample(128, seed=1)
     norm = x.float() * (x.float().square().mean(-1, keepdim=True) + 1e-6).rsqrt() * gamma.float()
     y, scales, _ = torch_npu.npu_rms_norm_dynamic_mx_quant(x.npu(), gamma.npu(), dst_type=E4M3)
@@ -59,7 +59,7 @@ def test_a_norm_and_a_gate_are_quantised() -> None:
 
 
 @pytest.mark.parametrize("of", [E4M3, torch_npu.float4_e2m1fn_x2])
-def test_products(of: Any) -> None:
+def test_quant_matmul_takes_mx_formats(of: Any) -> None:
     x, weight = sample(5, 128), sample(6, 128, seed=1)
     (a, rows), (b, columns) = (torch_npu.npu_dynamic_mx_quant(each.npu(), dst_type=of) for each in (x, weight))
     kinds = {} if of == E4M3 else {"x1_dtype": of, "x2_dtype": of}
@@ -82,7 +82,7 @@ def test_products(of: Any) -> None:
     torch.testing.assert_close(found.cpu(), x.float() @ weight.float().T, rtol=0.3, atol=6)
 
 
-def test_products_are_added() -> None:
+def test_add_quant_matmul_and_add_quant_gmm_add_mx_products() -> None:
     """Two groups of rows, whose scales begin in separate rows."""
     x, weight, ends, of = (
         sample(70, 3),

@@ -37,7 +37,7 @@ def permute(tokens: Any, chosen: Any, probs: Any, padded: bool) -> tuple[Any, An
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("padded", [False, True])
-def test_tokens_go_to_experts_and_back_with_their_gradients(padded: bool, weighted: bool) -> None:
+def test_token_permute_with_routing_map_and_back_with_gradients(padded: bool, weighted: bool) -> None:
     chosen, results = routing(), []
     rows = CAPACITY * EXPERTS if padded else TOKENS * CHOSEN
     for device, dtype in (("npu", torch.float32), ("cpu", torch.float64)):

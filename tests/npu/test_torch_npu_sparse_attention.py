@@ -20,7 +20,7 @@ def sample(*shape: int, seed: int = 0) -> Any:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).half()
 
 
-def test_an_indexer_chooses_keys_and_has_gradients() -> None:
+def test_lightning_indexer_chooses_keys_and_has_gradients() -> None:
     """Two packed sequences, with all keys of a query or those up to its position."""
     query, key, weights, dy = (
         sample(5, 8, 128),
@@ -62,7 +62,7 @@ def attention(query: Any, key: Any, value: Any, numbers: Any, scale: float) -> A
     return torch.stack(rows)
 
 
-def test_attention_to_chosen_keys_and_its_gradients() -> None:
+def test_sparse_flash_attention_with_gradients() -> None:
     query, rope = sample(1, 3, 8, 512), sample(1, 3, 8, 64, seed=1)
     key, key_rope, value = sample(1, 5, 1, 512, seed=2), sample(1, 5, 1, 64, seed=3), sample(1, 5, 1, 512, seed=4)
     numbers = torch.tensor([[2, 0, -1], [3, 1, 0], [4, 2, 3]], dtype=torch.int32)[None, :, None]
@@ -84,7 +84,7 @@ def test_attention_to_chosen_keys_and_its_gradients() -> None:
         torch.testing.assert_close(got.cpu().double(), expected, rtol=4e-3, atol=8e-3)
 
 
-def test_keys_of_eight_bits() -> None:
+def test_sparse_attention_and_indexer_take_8_bit_keys() -> None:
     """The bytes of each key also hold 64 elements of the query's data type and four scales."""
     query, rope, scales = (
         sample(1, 3, 8, 576),
@@ -112,7 +112,7 @@ def test_keys_of_eight_bits() -> None:
 
 
 @pytest.mark.skipif(ON_950, reason="CANN has all keys' loss before Ascend 950 only")
-def test_losses_of_an_indexer() -> None:
+def test_indexer_losses_match_their_definition() -> None:
     """Losses over all keys and over selected ones, here all that a query sees."""
     tokens, heads = 4, 32
     query, key = (sample(1, tokens, heads, 128, seed=seed) / 4 for seed in (0, 1))
@@ -150,7 +150,7 @@ def test_losses_of_an_indexer() -> None:
 
 
 @pytest.mark.skipif(ON_950, reason="CANN has it before Ascend 950 only")
-def test_pairs_attend_to_paths() -> None:
+def test_floyd_attention_attends_to_paths() -> None:
     """In the order of queries, keys and values of the first pairs, those of the second."""
     tensors = [sample(1, 1, *shape, 32, seed=seed) / 4 for seed, shape in enumerate([(16, 128), *[(128, 128)] * 4])]
     tensors[1:3] = [x[:, :, :16].contiguous() for x in tensors[1:3]]
@@ -168,7 +168,7 @@ def test_pairs_attend_to_paths() -> None:
 
 
 @pytest.mark.skipif(torch_npu.npu.get_device_name(0) != "Ascend910B2", reason="CANN has it on Atlas A2 only")
-def test_blocks_of_keys_are_selected() -> None:
+def test_nsa_select_attention_takes_blocks_of_keys() -> None:
     """All blocks of a sequence are selected, so that all keys take part."""
     query, key, value = sample(6, 4, 192), sample(64, 2, 192, seed=1), sample(64, 2, 128, seed=2)
     given = [x.double().requires_grad_() for x in (query, key, value)]
@@ -186,7 +186,7 @@ def test_blocks_of_keys_are_selected() -> None:
 
 
 @pytest.mark.skipif(ON_950, reason="CANN has it before Ascend 950 only")
-def test_scores_of_windows_get_masks_and_biases() -> None:
+def test_masked_softmax_with_rel_pos_bias_matches_pytorch() -> None:
     scores, mask, bias = sample(2, 2, 3, 4, 5), sample(1, 2, 1, 4, 5, seed=1), sample(1, 1, 3, 4, 5, seed=2)
     found = torch_npu.npu_masked_softmax_with_rel_pos_bias(scores.npu(), mask.npu(), bias.npu(), 0.5, 0)
     wanted = (scores.double() * 0.5 + mask.double() + bias.double()).softmax(-1)
@@ -195,7 +195,7 @@ def test_scores_of_windows_get_masks_and_biases() -> None:
 
 @pytest.mark.skipif(ON_950, reason="CANN has it before Ascend 950 only")
 @pytest.mark.parametrize("layout", ["TND", "BNSD"])
-def test_a_mask_of_blocks_chooses_scores(layout: str) -> None:
+def test_block_sparse_attention_takes_a_mask_of_blocks(layout: str) -> None:
     """Queries of the second block see the first block of keys only."""
     shapes = ((12, 4, 64), (200, 2, 64)) if layout == "TND" else ((1, 4, 12, 64), (1, 2, 200, 64))
     tensors = [sample(*shapes[0]), sample(*shapes[1], seed=1), sample(*shapes[1], seed=2)]
@@ -225,7 +225,7 @@ def test_a_mask_of_blocks_chooses_scores(layout: str) -> None:
 
 @pytest.mark.skipif(ON_950, reason="CANN has it before Ascend 950 only")
 @pytest.mark.parametrize("layout", ["BSH", "BSND"])
-def test_a_new_token_attends_to_selected_blocks_in_pages(layout: str) -> None:
+def test_nsa_select_attention_infer_reads_pages(layout: str) -> None:
     """All blocks of the first sample, and the last of the second, which has 20 keys."""
     query, key, value = sample(2, 1, 4, 192), sample(4, 64, 2, 192, seed=1), sample(4, 64, 2, 128, seed=2)
     table, lengths = torch.tensor([[3, 1], [0, 2]], dtype=torch.int32), [96, 68]

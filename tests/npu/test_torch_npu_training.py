@@ -95,7 +95,7 @@ def losses_of(
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_optimizers_take_the_cpus_steps(name: str) -> None:
+def test_optimizers_take_the_same_steps_as_on_the_cpu(name: str) -> None:
     npu, cpu = (losses_of(device, OPTIMIZERS[name], F.cross_entropy) for device in ("npu", "cpu"))
     assert cpu[-1] < cpu[0]
     assert npu == pytest.approx(cpu, rel=1e-5)
@@ -111,13 +111,13 @@ LOSSES: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_losses_and_their_gradients_are_the_cpus(name: str) -> None:
+def test_losses_and_their_gradients_match_the_cpu(name: str) -> None:
     npu, cpu = (losses_of(device, OPTIMIZERS["SGD"], LOSSES[name], steps=5) for device in ("npu", "cpu"))
     assert npu == pytest.approx(cpu, rel=1e-5)
 
 
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
-def test_cross_entropies_of_torch_npu_with_their_gradients(reduction: str) -> None:
+def test_npu_cross_entropy_and_its_gradient_match_pytorch(reduction: str) -> None:
     target, results = torch.tensor([3, 0, 7, 2, 7]), []
     options = {"reduction": reduction, "ignore_index": 2, "label_smoothing": 0.1}
     for device, dtype in (("npu", torch.float32), ("cpu", torch.float64)):
@@ -134,7 +134,7 @@ def test_cross_entropies_of_torch_npu_with_their_gradients(reduction: str) -> No
         torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_scaled_masked_softmax_of_torch_npu_with_its_gradient() -> None:
+def test_npu_scaled_masked_softmax_and_its_gradient_match_pytorch() -> None:
     results = []
     for device, dtype in (("npu", torch.float32), ("cpu", torch.float64)):
         generator = torch.Generator().manual_seed(0)
@@ -151,7 +151,7 @@ def test_scaled_masked_softmax_of_torch_npu_with_its_gradient() -> None:
 
 
 @pytest.mark.parametrize("amsgrad", [False, True])
-def test_a_step_of_adam_by_numbers_of_torch_npu(amsgrad: bool) -> None:
+def test_npu_apply_adam_w_takes_pytorchs_step(amsgrad: bool) -> None:
     """The step equals the third one of PyTorch's optimizer."""
     generator = torch.Generator().manual_seed(0)
     var, m, v, gradient, largest = torch.rand(5, 4, generator=generator).unbind()
@@ -187,14 +187,14 @@ def test_autocast_trains_in_bfloat16() -> None:
     assert found[-1] < 0.9 * found[0]
 
 
-def test_accuracy_is_the_cpus() -> None:
+def test_accuracy_matches_the_cpu() -> None:
     x, labels = data()
     model = classifier()
     wanted = (model(x).argmax(1) == labels).float().mean().item()
     assert (model.to("npu")(x.to("npu")).argmax(1) == labels.to("npu")).float().mean().item() == wanted
 
 
-def test_a_training_goes_on_from_a_checkpoint() -> None:
+def test_training_resumes_from_a_checkpoint() -> None:
     x, labels = (each.to("npu") for each in data())
 
     def train(model: Any, optimizer: Any, steps: int) -> list[float]:
@@ -222,7 +222,7 @@ def test_a_training_goes_on_from_a_checkpoint() -> None:
     assert train(again, resumed, 3) == wanted
 
 
-def test_dropout_keeps_the_mean_and_drops_what_it_says() -> None:
+def test_dropout_keeps_the_mean_and_drops_its_share() -> None:
     x = torch.ones(200, 500, device="npu", requires_grad=True)
     y = F.dropout(x, 0.25)
     y.sum().backward()
@@ -232,7 +232,7 @@ def test_dropout_keeps_the_mean_and_drops_what_it_says() -> None:
     assert torch.equal(x.grad.cpu(), values)
 
 
-def test_gated_and_root_mean_square_layers_of_torch_npu() -> None:
+def test_npu_swiglu_and_npu_rms_norm_match_their_definitions() -> None:
     generator = torch.Generator().manual_seed(0)
     x, weight = torch.randn(6, 16, generator=generator), torch.rand(16, generator=generator)
     found = []
@@ -249,7 +249,7 @@ def test_gated_and_root_mean_square_layers_of_torch_npu() -> None:
         torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_weights_take_fractals_and_come_back() -> None:
+def test_npu_format_cast_to_fractal_nz_and_back() -> None:
     weight = torch.randn(2, 20, 5, generator=torch.Generator().manual_seed(0)).half()
     torch.npu.config.allow_internal_format = True
     laid_out = torch_npu.npu_format_cast(weight.to("npu"), 29)
@@ -259,7 +259,7 @@ def test_weights_take_fractals_and_come_back() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float16, 1e-3), (torch.bfloat16, 8e-3)], ids=str)
-def test_layers_of_weights_in_fractals(dtype: Any, tolerance: float) -> None:
+def test_linear_layers_take_weights_in_fractal_nz(dtype: Any, tolerance: float) -> None:
     """Products with weights in fractal format have functions of their own, also with a bias."""
     generator = torch.Generator().manual_seed(0)
     x, weight, bias = (torch.randn(*shape, generator=generator).to(dtype) for shape in ((4, 32), (48, 32), (48,)))
@@ -271,13 +271,13 @@ def test_layers_of_weights_in_fractals(dtype: Any, tolerance: float) -> None:
         torch.testing.assert_close(got.cpu().double(), exact, rtol=tolerance, atol=4 * tolerance)
 
 
-def test_stretches_of_listed_tensors() -> None:
+def test_scatter_list_updates_parts_of_listed_tensors() -> None:
     listed = [torch.zeros(3, 2).to("npu") for _ in range(2)]
     found = torch_npu.npu_scatter_list(listed, torch.tensor([0, 1]).to("npu"), torch.ones(2, 2, 2).to("npu"), None)
     assert [each[:, 0].tolist() for each in found] == [[1, 1, 0], [0, 1, 1]]
 
 
-def test_products_of_matrices_in_every_layout() -> None:
+def test_matmul_takes_matrices_in_every_layout() -> None:
     generator = torch.Generator().manual_seed(0)
     a, b = torch.randn(3, 4, 5, generator=generator), torch.randn(3, 6, 5, generator=generator)
     for function in (
@@ -297,7 +297,7 @@ def test_products_of_matrices_in_every_layout() -> None:
             torch.testing.assert_close(got.cpu().double(), exact, rtol=tolerance, atol=4 * tolerance)
 
 
-def test_cross_entropy_of_a_vocabulary_in_two_parts() -> None:
+def test_fused_cross_entropy_of_a_vocabulary_in_two_parts() -> None:
     """all_reduce exchanges the parts' statistics in real programs."""
     generator = torch.Generator().manual_seed(0)
     x, weight = (torch.randn(of, 16, generator=generator).half() for of in (5, 256))
@@ -334,7 +334,7 @@ def test_cross_entropy_of_a_vocabulary_in_two_parts() -> None:
     )
 
 
-def test_sums_at_places_with_their_gradients() -> None:
+def test_scatter_reduce_and_its_gradient_match_the_cpu() -> None:
     """torch_npu runs other reductions on the CPU."""
     index, results = torch.tensor([[0, 2, 0], [1, 1, 1]]), []
     for device in ("npu", "cpu"):
@@ -351,7 +351,7 @@ def test_sums_at_places_with_their_gradients() -> None:
 
 @ON_950
 @pytest.mark.parametrize("nesterov", [False, True])
-def test_a_step_of_adam_in_one_call(nesterov: bool) -> None:
+def test_npu_apply_adam_takes_the_step_of_its_definition(nesterov: bool) -> None:
     var, m, grad = (torch.randn(5) for _ in range(3))
     v, state = torch.rand(5), []
     for each in (var, m, v):
@@ -365,7 +365,7 @@ def test_a_step_of_adam_in_one_call(nesterov: bool) -> None:
 
 
 @ON_950
-def test_slices_and_groups_of_dimensions() -> None:
+def test_npu_indexing_and_confusion_transpose_match_pytorch() -> None:
     x = torch.arange(60.0).reshape(3, 4, 5)
     found = torch_npu.npu_indexing(x.npu(), [0, 3, 1], [2, 0, 4], [1, -2, 2], begin_mask=1, shrink_axis_mask=4)
     wanted = [[[x[row, column, 1]] for column in (3, 1)] for row in (0, 1)]
@@ -395,7 +395,7 @@ def test_sparse_tensors_are_coalesced(dense: tuple[int, ...]) -> None:
 
 @ON_950
 @pytest.mark.parametrize("mask", [torch.uint8, torch.float32])
-def test_kept_elements_are_scaled(mask: Any) -> None:
+def test_masked_scale_scales_kept_elements(mask: Any) -> None:
     x = torch.randn(3, 5)
     got = torch._masked_scale(x.npu(), (x > 0).to(mask).npu(), 2.5)
     torch.testing.assert_close(got.cpu(), x.relu() * 2.5)
@@ -403,7 +403,7 @@ def test_kept_elements_are_scaled(mask: Any) -> None:
 
 @ON_950
 @pytest.mark.parametrize("groups", [1, 2])
-def test_samples_without_offsets_convolve_as_planes_do(groups: int) -> None:
+def test_deformable_conv2d_without_offsets_is_conv2d(groups: int) -> None:
     """With a factor of 0.5 for each; the gradient of the factors is that of the planes' products."""
     x, weight = torch.randn(2, 4, 6, 5), torch.randn(6, 4 // groups, 3, 3)
     offset, results = torch.zeros(2, 27, 6, 5), []
@@ -422,7 +422,7 @@ def test_samples_without_offsets_convolve_as_planes_do(groups: int) -> None:
 
 
 @ON_950
-def test_gradients_of_how_streams_enter_a_layer() -> None:
+def test_mhc_pre_has_gradients() -> None:
     shapes, results = {"x": (3, 4, 64), "phi": (24, 256), "alpha": (3,), "bias": (24,), "gamma": (4, 64)}, []
     generator = torch.Generator().manual_seed(0)
     given = [torch.randn(*of, generator=generator) / 4 for of in shapes.values()]
@@ -446,7 +446,7 @@ def test_gradients_of_how_streams_enter_a_layer() -> None:
 
 
 @ON_950
-def test_convolutions_over_time_with_their_gradients() -> None:
+def test_conv_tbc_and_its_gradients_match_the_cpu() -> None:
     shapes, results = ((6, 2, 3), (4, 3, 5), (5,)), []
     for device in ("npu", "cpu"):
         generator = torch.Generator().manual_seed(0)

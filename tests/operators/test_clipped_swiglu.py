@@ -37,7 +37,7 @@ def both(
         (8.0, 8.0, "55.999625 0.000000 0.000000"),
     ],
 )
-def test_printed_values(a: float, b: float, printed: str) -> None:
+def test_values_match_the_documents_digits(a: float, b: float, printed: str) -> None:
     np.testing.assert_allclose(both(a, b), [float(value) for value in printed.split()], rtol=6e-8, atol=5e-7)
 
 
@@ -65,7 +65,7 @@ def test_gradients_pass_at_the_limits_and_not_beyond() -> None:
         (8.0, 8.0, NAN, [both(7.0, 7.0)[0], NAN, NAN]),
     ],
 )
-def test_special_values(a: float, b: float, dy: float, expected: list[float]) -> None:
+def test_special_values_follow_the_formula(a: float, b: float, dy: float, expected: list[float]) -> None:
     np.testing.assert_array_equal(both(a, b, dy), expected)
 
 
@@ -95,7 +95,7 @@ ROWS = pytest.mark.parametrize(
 @pytest.mark.parametrize("interleaved", [True, False])
 @pytest.mark.parametrize("shape", [(4, 6), (2, 2, 6), (4, 2, 3), (4, 6, 5)])
 @pytest.mark.parametrize("fortran", [False, True])
-def test_rows_beyond_the_sum_of_groups(
+def test_rows_beyond_the_groups_are_kept_forward_and_zeroed_backward(
     groups: list[int], rows: int, interleaved: bool, shape: tuple[int, ...], fortran: bool
 ) -> None:
     """Rows beyond the groups are unchanged in the forward result, and zeros in the gradient."""
@@ -129,7 +129,7 @@ def test_the_number_of_rows_is_read_anew_in_each_call() -> None:
         assert (y[rows:] == 0.0).all()
 
 
-def test_many_groups() -> None:
+def test_up_to_8192_groups_are_accepted_forward() -> None:
     x = np.ones((9000, 2), np.float32)
     assert np.count_nonzero(aclnn.clipped_swiglu(x, np.ones(8192, np.int64))) == 8192
     dy = np.ones((9000, 1), np.float32)

@@ -60,7 +60,7 @@ def sample(curve: Curve) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize(("case", "curve"), CURVES)
-def test_the_slope_in_float32(case: Case, curve: Curve) -> None:
+def test_float32_derivatives_are_within_one_ulp(case: Case, curve: Curve) -> None:
     x = sample(curve)
     slope = gradient(case, curve, np.ones_like(x), x)
     error = ulps(slope, derivatives(curve.forward, x.astype(np.float64)), D.FLOAT)
@@ -69,7 +69,7 @@ def test_the_slope_in_float32(case: Case, curve: Curve) -> None:
 
 
 @pytest.mark.parametrize(("case", "curve"), CURVES)
-def test_the_gradient_in_float32(case: Case, curve: Curve) -> None:
+def test_float32_gradients_are_within_their_bound(case: Case, curve: Curve) -> None:
     x = sample(curve)
     rng = np.random.default_rng(2)
     dy = rng.integers(0, 1 << 32, x.size, dtype=np.uint32).view(F32)
@@ -83,7 +83,7 @@ def test_the_gradient_in_float32(case: Case, curve: Curve) -> None:
 
 
 @pytest.mark.parametrize(("case", "curve"), CURVES)
-def test_a_tiny_slope_times_a_huge_gradient(case: Case, curve: Curve) -> None:
+def test_a_tiny_derivative_times_a_huge_gradient_keeps_its_digits(case: Case, curve: Curve) -> None:
     # The product is an ordinary number although the slope is none in float32.
     x = np.linspace(-150, -5, 4000, dtype=F32)
     exact = derivatives(curve.forward, x.astype(np.float64))
@@ -96,7 +96,7 @@ def test_a_tiny_slope_times_a_huge_gradient(case: Case, curve: Curve) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16], ids=lambda d: d.name)
 @pytest.mark.parametrize(("case", "curve"), CURVES)
-def test_every_16_bit_slope_is_correctly_rounded(case: Case, curve: Curve, dtype: D) -> None:
+def test_every_16_bit_derivative_is_correctly_rounded(case: Case, curve: Curve, dtype: D) -> None:
     x = every_16_bit(dtype)
     slope = gradient(case, curve, np.ones_like(x), x)
     exact = elementwise(curve, [np.ones(x.shape), x.astype(np.float64)])
@@ -111,7 +111,7 @@ NEGATIVE_TAILS = [row for row in CURVES if derivatives(row.values[1].forward, np
 
 @pytest.mark.parametrize("dtype", [D.FLOAT, D.FLOAT16, D.BF16], ids=lambda d: d.name)
 @pytest.mark.parametrize(("case", "curve"), NEGATIVE_TAILS)
-def test_slopes_too_small_for_their_type_are_negative_zeros(case: Case, curve: Curve, dtype: D) -> None:
+def test_derivatives_too_small_for_their_type_are_negative_zeros(case: Case, curve: Curve, dtype: D) -> None:
     """GELU's derivative is -0 below -38.6 in 16 bits."""
     x = np.array([-2, -20, -38, -39, -40, -100, -700, -3e4, -6e4]).astype(NUMPY[dtype])
     assert np.signbit(gradient(case, curve, np.ones_like(x), x)).all()
@@ -120,7 +120,7 @@ def test_slopes_too_small_for_their_type_are_negative_zeros(case: Case, curve: C
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16], ids=lambda d: d.name)
 @pytest.mark.parametrize(("case", "curve"), CURVES)
-def test_the_gradient_in_16_bits(case: Case, curve: Curve, dtype: D) -> None:
+def test_16_bit_gradients_are_within_their_bound(case: Case, curve: Curve, dtype: D) -> None:
     x = every_16_bit(dtype)
     x = x[np.isfinite(x)]
     dy = np.random.default_rng(3).permutation(x)
@@ -143,7 +143,7 @@ SPECIAL_DY = np.array([1.0, -1.0, 0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 3e3
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name)
 @pytest.mark.parametrize(("case", "curve"), CURVES)
-def test_special_values(case: Case, curve: Curve, dtype: D) -> None:
+def test_special_values_follow_the_table(case: Case, curve: Curve, dtype: D) -> None:
     with np.errstate(over="ignore"):
         x, dy = (a.ravel().astype(NUMPY[dtype]) for a in np.meshgrid(SPECIAL, SPECIAL_DY))
     result = gradient(case, curve, dy, x)
@@ -178,7 +178,7 @@ def test_nan_in_gives_nan_out(case: Case, curve: Curve) -> None:
 
 
 @pytest.mark.parametrize(("case", "curve"), CURVES)
-def test_probes_of_the_document(case: Case, curve: Curve) -> None:
+def test_derivatives_match_the_documents_digits(case: Case, curve: Curve) -> None:
     x = np.array(list(curve.probes), F32)
     slope = gradient(case, curve, np.ones_like(x), x)
     assert [f"{value:.6f}" for value in slope + 0.0] == list(curve.probes.values())
@@ -199,7 +199,7 @@ def value(case: Case, curve: Curve, x: np.ndarray[Any, Any]) -> np.ndarray[Any, 
 
 
 @pytest.mark.parametrize(("case", "curve"), FORWARDS)
-def test_the_value_in_float32(case: Case, curve: Curve) -> None:
+def test_float32_values_are_within_one_ulp(case: Case, curve: Curve) -> None:
     x = sample(curve)
     result = value(case, curve, x)
     error = ulps(result, elementwise(curve, [x.astype(np.float64)]), D.FLOAT)
@@ -227,7 +227,7 @@ def test_every_16_bit_value_is_correctly_rounded(case: Case, curve: Curve, dtype
 
 
 @pytest.mark.parametrize(("case", "curve"), FORWARDS)
-def test_values_at_infinities_and_probes(case: Case, curve: Curve) -> None:
+def test_values_at_infinities_and_documented_points(case: Case, curve: Curve) -> None:
     x = np.array([-np.inf, np.inf, np.nan, -np.nan], F32)
     low, high = curve.at_infinity
     assert np.array_equal(value(case, curve, x), np.array([low, high, np.nan, np.nan], F32), equal_nan=True)

@@ -39,7 +39,7 @@ def sample(dtype: D, seed: int, *near: float) -> Array:
 
 
 @given(NUMBERS, DTYPES, st.integers(0, 99))
-def test_the_value_is_rounded_once(numbers: tuple[float, ...], dtype: D, seed: int) -> None:
+def test_elu_is_rounded_once(numbers: tuple[float, ...], dtype: D, seed: int) -> None:
     x = sample(dtype, seed)
     exact = values(elu(*numbers), x.astype(np.float64))
     error = ulps(aclnn.elu(x, *numbers), exact, dtype)
@@ -47,7 +47,7 @@ def test_the_value_is_rounded_once(numbers: tuple[float, ...], dtype: D, seed: i
 
 
 @given(NUMBERS, st.integers(0, 99))
-def test_the_value_in_float64(numbers: tuple[float, ...], seed: int) -> None:
+def test_elu_in_float64_is_within_its_bound(numbers: tuple[float, ...], seed: int) -> None:
     """An error of one ULP in the exponent is multiplied by the exponent in the result."""
     x = sample(D.DOUBLE, seed)
     exact = values(elu(*numbers), x)
@@ -56,7 +56,7 @@ def test_the_value_in_float64(numbers: tuple[float, ...], seed: int) -> None:
 
 
 @given(NUMBERS, DTYPES, st.integers(0, 99))
-def test_the_slope_by_the_input_is_rounded_once(numbers: tuple[float, ...], dtype: D, seed: int) -> None:
+def test_the_derivative_by_the_input_is_rounded_once(numbers: tuple[float, ...], dtype: D, seed: int) -> None:
     x = sample(dtype, seed)
     slope = aclnn.elu_backward(np.ones_like(x), *numbers, False, x)
     error = ulps(slope, derivatives(elu(*numbers), x.astype(np.float64)), dtype)
@@ -109,7 +109,9 @@ X = np.array([-np.inf, -2.0, -0.0, 0.0, 2.0, np.inf, np.nan], F32)
     ],
 )
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name)
-def test_numbers_that_are_not_finite(alpha: float, input_scale: float, below: float, dtype: D) -> None:
+def test_numbers_that_are_not_finite_follow_the_formula(
+    alpha: float, input_scale: float, below: float, dtype: D
+) -> None:
     got = aclnn.elu(X.astype(NUMPY[dtype]), alpha, 2.0, input_scale)
     expected = [below, below, below, below, 4.0, np.inf, np.nan]
     np.testing.assert_array_equal(got.astype(np.float64), expected)
@@ -142,7 +144,7 @@ def test_an_exponential_beyond_float64_times_a_small_number() -> None:
     assert got[1] == np.inf
 
 
-def test_a_slope_beyond_float32_times_a_small_dy() -> None:
+def test_a_derivative_beyond_float32_times_a_small_dy_is_finite() -> None:
     """The table's float32 entry must not be clamped, so that the product with a small bfloat16 dy is right."""
     x, dy = np.array([-20.0], BFLOAT16), np.array([1e-30], BFLOAT16)
     got = aclnn.elu_backward(dy, 1.0, 1.0, -5.0, False, x)
@@ -150,7 +152,7 @@ def test_a_slope_beyond_float32_times_a_small_dy() -> None:
 
 
 @pytest.mark.parametrize("name", ["elu", "inplace_elu"])
-def test_any_strides_of_float64(name: str) -> None:
+def test_float64_tensors_may_have_any_strides(name: str) -> None:
     storage = np.random.default_rng(1).normal(size=(70, 90))
     for x in (storage.T, storage[::-1, ::2], storage[3:, 5:50]):
         want = values(elu(1.0, 1.0, 1.0), x)

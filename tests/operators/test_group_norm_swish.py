@@ -45,7 +45,7 @@ def compare(expected: dict[str, tuple[Array, Array]], results: tuple[Array, ...]
 
 
 @pytest.mark.parametrize("kind", ["ordinary", "shifted", "equal", "subnormal", "one large", "NaN", "infinite"])
-def test_nasty_numbers(kind: str) -> None:
+def test_special_numbers_follow_the_formula(kind: str) -> None:
     tensors = given(kind)
     wide = {name: array.astype(np.float64) for name, array in tensors.items()}
     x, dy, w, b = tensors.values()

@@ -43,7 +43,7 @@ BY_LAYOUT = [
 
 @pytest.mark.parametrize(("case", "accepted"), EDGES)
 @pytest.mark.parametrize("float32", [True, pytest.param(False, marks=pytest.mark.long)], ids=["float32", "others"])
-def test_edges_are_computed(case: Case, accepted: Accepted, float32: bool) -> None:
+def test_edge_cases_are_computed(case: Case, accepted: Accepted, float32: bool) -> None:
     rng = np.random.default_rng(4)
     dtypes = {
         product: [dtype for dtype in case.dtypes.get(product, ()) if float32 == (dtype == DataType.FLOAT)]
@@ -100,7 +100,7 @@ MIXES = settings(max_examples=settings.default.max_examples // 15)
 @pytest.mark.parametrize("case", BY_LAYOUT)
 @LAYOUTS
 @given(data=st.data())
-def test_any_layout(case: Case, data: st.DataObject) -> None:
+def test_any_layout_gives_the_same_results(case: Case, data: st.DataObject) -> None:
     check_any_call(case, data, mixed=False)
 
 
@@ -108,7 +108,7 @@ def test_any_layout(case: Case, data: st.DataObject) -> None:
 @pytest.mark.parametrize("case", BY_LAYOUT)
 @MIXES
 @given(data=st.data())
-def test_any_mix_of_types(case: Case, data: st.DataObject) -> None:
+def test_any_mix_of_data_types_is_computed(case: Case, data: st.DataObject) -> None:
     check_any_call(case, data, mixed=True)
 
 

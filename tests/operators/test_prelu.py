@@ -12,7 +12,7 @@ SHAPES = [(), (64,), (7, 5), (3, 40), (300, 8), (2, 3, 4), (4, 64, 3), (2, 3, 20
 
 @pytest.mark.parametrize("each", [False, True], ids=["one weight", "a weight for each channel"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_gradients_of_every_kind_of_shape(shape, each):
+def test_gradients_match_autograd_for_every_shape_of_weight(shape, each):
     rng = np.random.default_rng(math.prod(shape))
     dy, x = rng.normal(size=(2, *shape)).astype(np.float32)
     channels = shape[1] if each and len(shape) > 1 else 1

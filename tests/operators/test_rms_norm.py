@@ -79,7 +79,7 @@ def test_gradients_match_the_forward(m: int, n: int) -> None:
 
 @EVERY_DTYPE
 @pytest.mark.parametrize(("m", "n"), SHAPES)
-def test_normal_data_is_within_the_bounds(m: int, n: int, dtype: Any) -> None:
+def test_results_of_normal_data_are_within_the_bounds(m: int, n: int, dtype: Any) -> None:
     """The bounds are those of docs/numerics-layer-norm.md without the terms of Σ g."""
     dy, x, rstd, gamma = rows(m, n, dtype)
     y, _ = aclnn.rms_norm(x, gamma)
@@ -169,7 +169,7 @@ def test_squares_beyond_float32_do_not_overflow() -> None:
     assert (rstd > 0).all()
 
 
-def test_rows_of_zeros_and_infinities() -> None:
+def test_rows_of_zeros_and_infinities_follow_the_formula() -> None:
     x = np.array([[0, -0.0, 0], [1, np.inf, -2], [1, np.nan, 2]], F32)
     gamma = np.array([1, 1, -1], F32)
     y, rstd = aclnn.rms_norm(x, gamma)

@@ -241,13 +241,13 @@ def test_difficult_rows_are_exact_and_do_not_affect_others(case: Case, n: int, a
         if D.BF16 in case.operator.support[case.product]
     ],
 )
-def test_nasty_rows_in_16_bits(case: Case) -> None:
+def test_difficult_rows_in_16_bits_are_exact(case: Case) -> None:
     finite, others = nasty(40), spoilt(40)
     examine(case, np.stack([*finite.values(), *others.values()]), len(finite), D.BF16)
 
 
 @pytest.mark.parametrize("name", ["group_norm", "group_norm_silu", "add_layer_norm", "deep_norm", "gemma_rms_norm"])
-def test_many_results_of_16_bits(name: str) -> None:
+def test_16_bit_results_of_distant_and_short_rows_are_exact(name: str) -> None:
     """Rows far from zero, of any magnitude, and short, where errors of float32 lanes would show."""
     case, rng = CASE_BY_NAME[name], np.random.default_rng(7)
     sizes = 10 ** rng.uniform(-4, 3, size=(64, 1))

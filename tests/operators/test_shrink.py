@@ -14,7 +14,7 @@ LAMBDS = [0.0, -0.0, 1e-45, 1e-30, 0.5, 1.0, 1e30, 1e300, INF]
 
 
 @pytest.mark.parametrize("lambd", [*LAMBDS, -0.5, -INF, NAN])
-def test_hardshrink_with_any_number(lambd: float) -> None:
+def test_hardshrink_accepts_any_lambd(lambd: float) -> None:
     x = ARGUMENTS
     with np.errstate(over="ignore"):
         limit = max(F32(lambd), F32(0)) if lambd == lambd else F32(NAN)
@@ -29,7 +29,7 @@ def test_hardshrink_with_any_number(lambd: float) -> None:
 
 @pytest.mark.parametrize("lambd", [*LAMBDS, NAN, -1e-60])
 @pytest.mark.parametrize("bias", [0.0, -1.0, 1e-30, 1e30, INF, -INF])
-def test_shrink_with_any_numbers(lambd: float, bias: float) -> None:
+def test_shrink_accepts_any_lambd_and_bias(lambd: float, bias: float) -> None:
     x = ARGUMENTS
     with np.errstate(all="ignore"):
         limit, by = F32(lambd), np.float64(F32(bias))
@@ -75,7 +75,7 @@ def test_the_kinks_are_at_lambd_in_float32(lambd: float, kind: type) -> None:
         np.testing.assert_array_equal(gradient(np.ones_like(x), x, lambd), opened)
 
 
-def test_selu_of_integers() -> None:
+def test_selu_of_integers_wraps_int8_and_saturates_int32() -> None:
     x = np.array([-128, -3, -1, 0, 1, 2, 100, 121, 122, 123, 127], np.int8)
     np.testing.assert_array_equal(aclnn.selu(x), np.array([-1, -1, -1, 0, 1, 2, 105, 127, -128, -127, -123], np.int8))
     wide = np.array([-(2**31), -1, 0, 10, 1000, 2**31 - 1], np.int32)
@@ -97,7 +97,7 @@ def test_positive_values_of_selu_are_rounded_once() -> None:
         np.testing.assert_array_equal(aclnn.selu(x), (1.0507009873554805 * x.astype(np.float64)).astype(np.float32))
 
 
-def test_selus_kink_and_what_is_not_finite() -> None:
+def test_selu_at_0_and_at_values_that_are_not_finite() -> None:
     tiny = F32(1e-45)
     x = F32([-tiny, -0.0, 0.0, tiny, -INF, INF, NAN])
     found = aclnn.selu(x)

@@ -59,7 +59,7 @@ ROWS: dict[str, list[float]] = {
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_nasty_rows_are_within_their_bound(name: str) -> None:
+def test_difficult_rows_are_within_their_bound(name: str) -> None:
     """Without overflow and cancellation, errors are within 2 ULP, and 1.75 for the logarithm."""
     x = np.array([ROWS[name]], np.float32)
     with mpmath.workdps(400):
@@ -226,7 +226,7 @@ GRADIENTS: list[tuple[Any, list[float], list[float], list[float]]] = [
 
 
 @pytest.mark.parametrize(("function", "dy", "y", "expected"), GRADIENTS)
-def test_gradients_of_what_is_not_finite(
+def test_gradients_at_values_that_are_not_finite(
     function: Callable[..., Array], dy: list[float], y: list[float], expected: list[float]
 ) -> None:
     """Gradients follow IEEE arithmetic, but a sum of 0 contributes nothing for any finite y."""
@@ -270,7 +270,7 @@ def test_usual_rows_need_no_subnormal_numbers(masked: float | None, dim: int) ->
         assert not met(lambda function=function, inputs=inputs: function(*inputs, dim, out)), function.__name__
 
 
-def test_flags_tell_of_subnormal_numbers() -> None:
+def test_subnormal_numbers_set_a_flag() -> None:
     x, out = np.float32([-90.0, 0.0]), np.empty(2, np.float32)
     assert met(lambda: aclnn.softmax(x, 0, out))  # e^-90 is one
 
@@ -334,7 +334,7 @@ def test_a_gradient_is_converted_to_any_numbers(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("operator", [declared.SOFTMAX, declared.SOFTMAX_BACKWARD, declared.LOG_SOFTMAX_BACKWARD])
-def test_only_emptiness_is_checked(operator: Operator) -> None:
+def test_empty_inputs_skip_all_checks(operator: Operator) -> None:
     """Empty inputs end all checks; those of the gradients do not on Ascend 950."""
     empty, out = Tensor(D.COMPLEX64, (2, 0)), Tensor(D.STRING, (1,) * 9)
     arguments = {**{p.name: empty for p in operator.inputs}, "dim": 77, "out": out}

@@ -14,7 +14,7 @@ def f32(*values: float) -> np.ndarray:
     return np.array(values, np.float32)
 
 
-def test_the_kink_belongs_to_the_smooth_side() -> None:
+def test_the_threshold_itself_takes_the_smooth_branch() -> None:
     x = f32(1.5, np.nextafter(np.float32(1.5), np.float32(2)))
     np.testing.assert_allclose(aclnn.softplus(x, 2.0, 3.0), f32(1.524294, 1.5), rtol=1e-6)
     np.testing.assert_allclose(aclnn.softplus_backward(np.ones_like(x), x, 2.0, 3.0), f32(0.952574, 1.0), rtol=1e-6)
@@ -59,12 +59,14 @@ def test_products_are_compared_as_float32(threshold: float) -> None:
         (1e30, 20.0, -1.0, 0.0, 0.0),
     ],
 )
-def test_numbers_of_every_kind(beta: float, threshold: float, x: float, value: float, slope: float) -> None:
+def test_softplus_with_unusual_beta_and_threshold(
+    beta: float, threshold: float, x: float, value: float, slope: float
+) -> None:
     np.testing.assert_allclose(aclnn.softplus(f32(x), beta, threshold), f32(value), rtol=1e-6)
     np.testing.assert_allclose(aclnn.softplus_backward(f32(1.0), f32(x), beta, threshold), f32(slope), rtol=1e-6)
 
 
-def test_one_and_a_late_threshold_are_within_a_unit_of_float64() -> None:
+def test_beta_1_with_a_high_threshold_is_within_one_ulp() -> None:
     """Check fitted segments, their ends, and x beyond; log_sigmoid is the mirror image, bit for bit."""
     patterns = np.arange(0, 0x42C80000, 4099, dtype=np.uint32).view(np.float32)
     x = np.concatenate([patterns, -patterns])
@@ -78,7 +80,7 @@ def test_one_and_a_late_threshold_are_within_a_unit_of_float64() -> None:
     np.testing.assert_array_equal(aclnn.softplus(x, 1.0, 40.0), found)
 
 
-def test_types_that_differ_meet_in_float32() -> None:
+def test_different_data_types_are_computed_in_float32() -> None:
     x = np.array([-3, 0, 2, 100_001], np.int64)
     dy = np.ones(4, np.float16)
     found = aclnn.softplus_backward(dy, x, 1e-5, 20.0, out=np.empty(4, np.float32))

@@ -30,7 +30,7 @@ def evaluate(dy: Array, a: Array, b: Array) -> tuple[Array, Array, Array]:
 @pytest.mark.slow
 @pytest.mark.parametrize("wide", [False, True], ids=["ordinary", "wide"])
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name)
-def test_exact_values_at_every_magnitude(dtype: D, wide: bool) -> None:
+def test_results_at_every_magnitude_are_within_the_bound(dtype: D, wide: bool) -> None:
     rng, kind = np.random.default_rng(1), NUMPY[dtype]
     if dtype == D.FLOAT:
         a = rng.integers(0, 1 << 32, 1 << 16, dtype=np.uint32).view(np.float32)
@@ -57,7 +57,7 @@ def test_exact_values_at_every_magnitude(dtype: D, wide: bool) -> None:
 
 
 @pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16], ids=lambda d: d.name)
-def test_results_do_not_depend_on_what_lies_beside(dtype: D) -> None:
+def test_results_do_not_depend_on_neighbouring_elements(dtype: D) -> None:
     """Elements of one vector may be computed in float32 or in float64."""
     a, b, dy = np.random.default_rng(3).normal(size=(3, 1 << 16)).astype(NUMPY[dtype])
     alone = evaluate(dy, a, b)
@@ -81,7 +81,7 @@ def special(dy: float, b: float) -> list[Array]:
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_infinite_gates(sign: int) -> None:
+def test_infinite_gates_follow_the_formula(sign: int) -> None:
     # The product keeps an infinity wherever silu is not 0, the gradient where the slope is not 0 in float32.
     y, da, db = special(1, sign * INF)
     below = [-INF] * 5
@@ -92,7 +92,7 @@ def test_infinite_gates(sign: int) -> None:
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_infinite_gradients(sign: int) -> None:
+def test_infinite_gradients_follow_the_formula(sign: int) -> None:
     _, da, db = special(sign * INF, 2)
     slopes = [INF, INF, INF, INF, -INF, -INF, NAN, NAN, NAN, INF, INF, NAN, NAN, NAN]
     np.testing.assert_array_equal(da, sign * np.array(slopes))
@@ -100,7 +100,7 @@ def test_infinite_gradients(sign: int) -> None:
     np.testing.assert_array_equal(db, sign * np.array(results))
 
 
-def test_infinite_and_missing_inputs() -> None:
+def test_infinite_and_nan_inputs_follow_the_formula() -> None:
     y, da, db = special(1, -3)
     np.testing.assert_array_equal(y[-3:], [-INF, NAN, NAN])
     np.testing.assert_array_equal(da[-3:], [NAN] * 3)
@@ -112,7 +112,7 @@ def test_infinite_and_missing_inputs() -> None:
     assert all(np.isnan(result).all() for result in special(NAN, 1)[1:])
 
 
-def test_signs_of_zeros() -> None:
+def test_signs_of_zeros_are_kept() -> None:
     zeros = np.array([0.0, -0.0], np.float32)
     for b in (2.0, -2.0):
         y, da, db = evaluate(np.ones_like(zeros), zeros, np.full_like(zeros, b))
@@ -123,7 +123,7 @@ def test_signs_of_zeros() -> None:
     assert all(np.signbit(result).all() and not result.any() for result in evaluate(far * 0 + 1, far, far * 0 + 1))
 
 
-def test_the_documents_probes() -> None:
+def test_values_match_the_documents_digits() -> None:
     a, b = np.array(SAMPLE_X, np.float32), np.array([2, -1, 0.5, 3, 1, -2, 0, -3, 1], np.float32)
     y, da, db = (" ".join(f"{value:f}" for value in result + 0.0) for result in evaluate(np.ones_like(a), a, b))
     assert y == "-0.284555 0.238406 -0.134471 -0.566311 0.000000 -0.622459 0.000000 -5.284782 2.857722"

@@ -13,7 +13,7 @@ INTEGERS = [np.int8, np.uint8, np.int32, np.int64]
 
 
 @pytest.mark.parametrize("kind", INTEGERS)
-def test_relu_of_integers(kind: type) -> None:
+def test_relu_of_integers_is_exact(kind: type) -> None:
     info = np.iinfo(kind)
     x = np.array([info.min, 0, 1, 7, info.max], kind)
     np.testing.assert_array_equal(aclnn.relu(x), np.maximum(x, 0))
@@ -50,7 +50,7 @@ def test_a_threshold_of_wide_integers_keeps_its_digits() -> None:
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32])
-def test_gradients_of_integers(kind: type) -> None:
+def test_gradients_of_integers_are_exact(kind: type) -> None:
     x, dy = np.array([0, 1, 2, 100], kind), np.array([5, 6, 7, 127], kind)
     np.testing.assert_array_equal(aclnn.threshold_backward(dy, x, 1.5), np.array([0, 0, 7, 127], kind))
     np.testing.assert_array_equal(aclnn.threshold_backward(dy, x, 0), np.array([0, 6, 7, 127], kind))
@@ -65,7 +65,7 @@ def test_gradients_of_wide_integers_on_the_newest_product(monkeypatch: pytest.Mo
         aclnn.threshold_backward(dy, x, 1)
 
 
-def test_zeros_and_what_is_not_finite() -> None:
+def test_relu_of_zeros_and_values_that_are_not_finite() -> None:
     x = np.float32([-0.0, 0.0, -INF, INF, NAN, -1e-45, 1e-45])
     found = aclnn.relu(x)
     np.testing.assert_array_equal(found, np.float32([0, 0, 0, INF, NAN, 0, 1e-45]))
@@ -78,7 +78,7 @@ def test_zeros_and_what_is_not_finite() -> None:
     np.testing.assert_array_equal(aclnn.threshold(np.float16([0.1, 0.2]), 0.1, 1), np.float16([1, 0.2]))
 
 
-def test_hardsigmoid_of_integers_and_what_is_not_finite() -> None:
+def test_hardsigmoid_of_integers_and_values_that_are_not_finite() -> None:
     x = np.array([-3, 0, 2, 3, 1 << 30], np.int32)
     np.testing.assert_array_equal(aclnn.hardsigmoid(x), [0, 0, 0, 1, 1])
     assert aclnn.inplace_hardsigmoid(x) is x
@@ -92,7 +92,7 @@ def test_hardsigmoid_of_integers_and_what_is_not_finite() -> None:
 
 
 @pytest.mark.parametrize(("low", "high", "open_"), [(-1, 1, 1), (1, 1, 0), (1, -1, 0), (NAN, 1, 0), (-INF, INF, 1)])
-def test_bounds_of_hardtanh(low: float, high: float, open_: int) -> None:
+def test_hardtanh_gradients_within_and_beyond_its_bounds(low: float, high: float, open_: int) -> None:
     dy = np.float32([INF, NAN, -0.0, 5])
     found = aclnn.hardtanh_backward(dy, np.zeros(4, np.float32), low, high)
     np.testing.assert_array_equal(found, dy if open_ else np.zeros(4, np.float32))

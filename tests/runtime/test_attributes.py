@@ -53,7 +53,7 @@ class Configured:
         return at(self.config)
 
 
-def test_device_memory_with_attributes(device: None) -> None:
+def test_device_memory_may_be_allocated_with_attributes(device: None) -> None:
     both = Configured((cann.ACL_RT_MEM_ATTR_MODULE_ID, 33), (cann.ACL_RT_MEM_ATTR_DEVICE_ID, 0))
     none, empty = Configured(), Config(None, 0)
     for cfg in (None, none.address, at(empty), both.address):
@@ -72,7 +72,7 @@ def test_device_memory_with_attributes(device: None) -> None:
         assert cann.aclrtMallocWithCfg(size, 0, cfg) == (code, 0)
 
 
-def test_host_memory_with_attributes(device: None) -> None:
+def test_host_memory_may_be_allocated_with_attributes(device: None) -> None:
     flagged = Configured((cann.ACL_RT_MEM_ATTR_VA_FLAG, 1), (cann.ACL_RT_MEM_ATTR_MODULE_ID, 33))
     none = Configured()
     for cfg in (None, flagged.address, none.address):
@@ -99,7 +99,7 @@ def test_memory_is_freed_when_streams_are_done_with_it(device: None) -> None:
     assert cann.aclrtFreeWithDevSync(address) == cann.aclrtFreeHostWithDevSync(pinned) == 107000
 
 
-def test_where_pointers_point(device: None) -> None:
+def test_pointer_attributes_state_location_and_device(device: None) -> None:
     assert cann.aclrtSetDevice(1) == 0
     (_, there), (_, pinned), mine = cann.aclrtMalloc(100, 0), cann.aclrtMallocHost(100), ctypes.c_int()
     found = Pointer()
@@ -130,7 +130,7 @@ def usable(address: int, nbytes: int = 1) -> bool:
 
 
 @pytest.mark.parametrize("pinned", [False, True])
-def test_memory_of_the_hosts_for_devices(device: None, pinned: bool) -> None:
+def test_host_memory_is_registered_for_devices(device: None, pinned: bool) -> None:
     own = np.zeros(100, np.uint8)
     address = cann.aclrtMallocHost(100)[1] if pinned else own.ctypes.data
     for register in (
@@ -177,7 +177,7 @@ def test_copies_go_on_beyond_registered_memory(device: None) -> None:
     assert back[:48].tolist() == list(range(16, 64))
 
 
-def test_unregistered_memory(device: None) -> None:
+def test_registration_rejects_invalid_memory(device: None) -> None:
     own, (_, there), (_, pinned) = np.zeros(64, np.uint8), cann.aclrtMalloc(64, 0), cann.aclrtMallocHost(64)
     address = own.ctypes.data
     for ptr, size, kind, code in (

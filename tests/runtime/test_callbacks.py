@@ -19,7 +19,7 @@ def address(function: object) -> int:
     return value
 
 
-def test_a_function_is_called_in_its_stream_s_order(device: None) -> None:
+def test_host_functions_are_called_in_the_streams_order(device: None) -> None:
     gate, seen = threading.Event(), []
     note = CALLBACK(lambda data: seen.append(data))
     stream = stream_behind(gate)
@@ -34,7 +34,7 @@ def test_a_function_is_called_in_its_stream_s_order(device: None) -> None:
 
 
 @pytest.mark.parametrize("blocks", [False, True])
-def test_a_subscribed_thread_calls(device: None, blocks: bool) -> None:
+def test_callbacks_run_on_the_subscribed_thread(device: None, blocks: bool) -> None:
     seen: list[object] = []
     stopped, entered, gate = threading.Event(), threading.Event(), threading.Event()
 
@@ -74,7 +74,7 @@ def test_a_subscribed_thread_calls(device: None, blocks: bool) -> None:
     assert "blockType" in recent_error()
 
 
-def test_a_thread_without_anything_to_call(device: None) -> None:
+def test_process_report_without_a_callback_fails(device: None) -> None:
     assert cann.aclrtProcessReport(1) == 107012
     assert cann.aclrtProcessReport(0) == cann.aclrtProcessReport(-2) == 100000
     _, stream = cann.aclrtCreateStream()
@@ -84,7 +84,7 @@ def test_a_thread_without_anything_to_call(device: None) -> None:
     assert cann.aclrtUnSubscribeReport(threading.get_ident(), stream) == 0
 
 
-def test_attributes_of_streams_are_kept(device: None) -> None:
+def test_stream_attributes_are_kept(device: None) -> None:
     _, stream = cann.aclrtCreateStream()
     value = (ctypes.c_uint32 * 4)(*[0xFFFFFFFF] * 4)
     at = ctypes.addressof(value)

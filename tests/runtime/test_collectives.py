@@ -84,7 +84,7 @@ def test_all_reduce_gives_every_rank_the_same_bits(dtype: Any, size: int) -> Non
     on_ranks(work, size)
 
 
-def test_data_goes_where_each_function_says() -> None:
+def test_collectives_give_the_results_of_their_definition() -> None:
     def work(rank: Rank) -> None:
         me = rank.number
         own = np.arange(6, dtype=np.float32) + 10 * me
@@ -190,7 +190,7 @@ def test_calls_that_do_not_match_are_reported() -> None:
     assert any("got 0 bytes of HcclBarrier" in text or "got 0 of HcclBarrier" in text for text in texts), texts
 
 
-def test_who_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_ranks_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HCCL_CONNECT_TIMEOUT", "1")
     buffer = ctypes.create_string_buffer(4108)
     assert cann.HcclGetRootInfo(ctypes.addressof(buffer)) == 0
@@ -198,7 +198,7 @@ def test_who_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "expected 3 ranks within 1 s, missing 0, 2" in (cann.aclGetRecentErrMsg() or "")
 
 
-def test_a_root_without_ranks_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_root_without_ranks_ends_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(communicators, "_TIMEOUTS_WITHOUT_RANKS", 1e-3)
     before = {*threading.enumerate()}
     Root()
@@ -303,7 +303,7 @@ print(cann.aclrtSynchronizeStream(stream), cann.aclGetRecentErrMsg(), cann.HcclG
 """
 
 
-def test_the_end_of_another_process_is_an_error_and_no_wait() -> None:
+def test_the_exit_of_another_process_is_an_error() -> None:
     root = Root()
     command = [sys.executable, "-c", PROGRAM]
     ranks = [

@@ -90,7 +90,7 @@ def test_invalid_rows_are_rejected(
     assert not code or text in recent_error()
 
 
-def test_rows_of_a_queue_have_limits(device: None) -> None:
+def test_asynchronous_2d_copies_have_limits(device: None) -> None:
     big = 5 * 1024 * 1024 + 1
     assert cann.aclrtMemcpy2dAsync(64, big, 64, big, 5_000_001, 1, 1, 0) == 100000
     assert "width: expected at most 5000000" in recent_error()
@@ -208,7 +208,7 @@ BATCHES: list[tuple[Any, int, int]] = [
 
 
 @pytest.mark.parametrize(("change", "code", "failed"), BATCHES)
-def test_batches_that_are_rejected(device: None, change: Any, code: int, failed: int) -> None:
+def test_invalid_batches_are_rejected(device: None, change: Any, code: int, failed: int) -> None:
     batch = Batch()
     assert batch.copy(**change(batch) if callable(change) else change) == code
     assert batch.failed.value == failed
@@ -216,13 +216,13 @@ def test_batches_that_are_rejected(device: None, change: Any, code: int, failed:
     assert not code or "aclrtMemcpyBatch: " in recent_error()
 
 
-def test_a_batch_without_a_place_for_what_failed(device: None) -> None:
+def test_a_batch_needs_a_pointer_for_the_failed_index(device: None) -> None:
     assert Batch().copy(failIndex=0, sizes=None) == 100000
     assert "failIndex" in recent_error()
 
 
 @pytest.mark.parametrize("kind", [1, 3])
-def test_a_batch_stays_on_one_side_never(device: None, kind: int) -> None:
+def test_batches_within_one_side_are_rejected(device: None, kind: int) -> None:
     """Copies from host to host, or within a device, are not allowed in a batch."""
     batch = Batch()
     for attribute in batch.attributes:
@@ -234,7 +234,7 @@ def test_a_batch_stays_on_one_side_never(device: None, kind: int) -> None:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_words_are_set(device: None, asynchronous: bool) -> None:
+def test_memset_d32_sets_words(device: None, asynchronous: bool) -> None:
     address = malloc(np.zeros(4, np.uint32))
 
     def fill(*arguments: int) -> int:
@@ -257,7 +257,7 @@ def test_words_are_set(device: None, asynchronous: bool) -> None:
     assert not host.any()
 
 
-def test_a_copy_with_a_condition_is_the_other(device: None) -> None:
+def test_memcpy_with_condition_copies_as_memcpy_async(device: None) -> None:
     host, gate = np.arange(8, dtype=np.uint8), threading.Event()
     address, stream = malloc(np.zeros(8, np.uint8)), stream_behind(gate)
     threading.Timer(0.05, gate.set).start()

@@ -33,7 +33,7 @@ def in_thread(work: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.parametrize("path", [None, ""])
-def test_init_counts(fresh: None, path: str | None) -> None:
+def test_acl_init_counts_its_users(fresh: None, path: str | None) -> None:
     assert cann.aclInit(path) == 0
     assert cann.aclInit(path) == 100002
     assert "2 users" in recent_error()
@@ -48,14 +48,14 @@ def test_init_counts(fresh: None, path: str | None) -> None:
     assert cann.aclFinalize() == 100037
 
 
-def test_finalize_without_init(fresh: None) -> None:
+def test_finalize_without_init_is_rejected(fresh: None) -> None:
     assert cann.aclFinalize() == 0
     assert cann.aclFinalize() == 0
     assert cann.aclFinalizeReference() == (100037, 0)
     assert "aclFinalizeReference" in recent_error()
 
 
-def test_configuration(fresh: None, tmp_path: Path) -> None:
+def test_acl_init_checks_its_configuration_file(fresh: None, tmp_path: Path) -> None:
     first, same, other, broken, listed = (tmp_path / name for name in "abcde")
     first.write_text('{"dump": {}}')
     same.write_text('{ "dump" : {} }')
@@ -106,7 +106,7 @@ def test_a_configuration_nested_too_deeply_cannot_be_parsed(fresh: None, tmp_pat
     assert "configPath: expected a JSON object" in recent_error()
 
 
-def test_the_lighter_alternative(fresh: None, tmp_path: Path) -> None:
+def test_aclnn_init_and_acl_init_are_counted_together(fresh: None, tmp_path: Path) -> None:
     configuration = tmp_path / "acl.json"
     configuration.write_text("{}")
     assert cann.aclnnInit(None) == cann.aclnnInit(str(configuration)) == 0
@@ -141,12 +141,12 @@ def test_an_unknown_product_is_rejected_where_a_program_begins(
     "call",
     [cann.aclrtSetDevice, cann.aclrtResetDevice, cann.aclrtResetDeviceForce, lambda n: cann.aclrtCreateContext(n)[0]],
 )
-def test_device_numbers(fresh: None, call: Callable[[int], int], number: int) -> None:
+def test_device_numbers_out_of_range_are_rejected(fresh: None, call: Callable[[int], int], number: int) -> None:
     assert call(number) == 107001
     assert "from 0 to 1" in recent_error()
 
 
-def test_device_counting(fresh: None) -> None:
+def test_set_device_and_reset_device_are_counted(fresh: None) -> None:
     assert cann.aclrtResetDevice(0) == 507007
     assert "not" in recent_error()
     assert cann.aclrtResetDeviceForce(0) == 507007
@@ -209,7 +209,7 @@ def test_contexts_are_the_threads_own(device: None) -> None:
     assert cann.aclrtDestroyContext(context) == 0
 
 
-def test_destroying_the_current_context(fresh: None) -> None:
+def test_destroying_the_current_context_leaves_the_thread_without_one(fresh: None) -> None:
     _, context = cann.aclrtCreateContext(0)
     assert cann.aclrtDestroyContext(context) == 0
     assert cann.aclrtGetCurrentContext() == (107002, 0)
@@ -226,7 +226,7 @@ def test_a_context_destroyed_by_another_thread_is_not_current(device: None) -> N
     assert cann.aclrtCreateStream() == (107002, 0)
 
 
-def test_context_errors(device: None) -> None:
+def test_destroyed_and_foreign_contexts_are_rejected(device: None) -> None:
     _, default = cann.aclrtGetCurrentContext()
     _, gone = cann.aclrtCreateContext(0)
     _, stream = cann.aclrtCreateStream()
@@ -248,7 +248,7 @@ def test_context_errors(device: None) -> None:
     assert cann.aclrtSetCurrentContext(default) == 0
 
 
-def test_a_context_that_is_being_destroyed(device: None) -> None:
+def test_a_context_being_destroyed_is_rejected(device: None) -> None:
     _, context = cann.aclrtCreateContext(0)
     _, stream = cann.aclrtCreateStream()
     gate, running = threading.Event(), threading.Event()
@@ -304,7 +304,7 @@ def test_error_texts_are_the_threads_own_newest_first_and_read_once(fresh: None)
     assert cann.aclGetRecentErrMsg() is None
 
 
-def test_last_error(fresh: None) -> None:
+def test_last_error_is_kept_per_thread(fresh: None) -> None:
     assert cann.aclrtPeekAtLastError(0) == cann.aclrtGetLastError(0) == 0
     assert cann.aclrtFree(0) == 100000
     assert cann.aclrtSetDevice(9) == 107001
@@ -366,7 +366,7 @@ def test_each_of_torchruns_processes_finds_a_device(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("text", ["x", "0", "-1", "1.5"])
-def test_bad_settings(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_invalid_device_variables_are_rejected(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("ACLNN_DEVICE_COUNT", text)
     monkeypatch.setenv("ACLNN_MEMORY_BYTES", text)
     monkeypatch.setattr(devices._process, "current", devices._Process())
@@ -420,13 +420,13 @@ SIZES = {
 }
 
 
-def test_data_type_sizes(fresh: None) -> None:
+def test_data_type_sizes_are_canns(fresh: None) -> None:
     assert {number: cann.aclDataTypeSize(number) for number in SIZES} == SIZES
     assert {int(member) for member in DataType} <= set(SIZES)
 
 
 @given(st.integers(0, 2**16 - 1))
-def test_float16_to_float(bits: int) -> None:
+def test_float16_converts_to_float(bits: int) -> None:
     value = cann.aclFloat16ToFloat(bits)
     expected = float(np.array(bits, np.uint16).view(np.float16))
     if np.isfinite(expected):
@@ -439,12 +439,12 @@ def test_float16_to_float(bits: int) -> None:
 @pytest.mark.parametrize(
     ("bits", "value"), [(0x7C00, 65536.0), (0xFC00, -65536.0), (0x7E00, 98304.0), (0x8000, -0.0), (0x0001, 2.0**-24)]
 )
-def test_float16_to_float_at_the_edges(bits: int, value: float) -> None:
+def test_float16_converts_to_float_at_the_edges(bits: int, value: float) -> None:
     assert str(cann.aclFloat16ToFloat(bits)) == str(value)
 
 
 @given(st.floats(width=32))
-def test_float_to_float16(value: float) -> None:
+def test_float_converts_to_float16(value: float) -> None:
     with np.errstate(over="ignore"):
         rounded = np.float32(value).astype(np.float16)
     expected = int(rounded.view(np.uint16))
@@ -468,7 +468,7 @@ def test_float_to_float16(value: float) -> None:
         (5.0e-8, 1),
     ],
 )
-def test_float_to_float16_at_the_edges(value: float, bits: int) -> None:
+def test_float_converts_to_float16_at_the_edges(value: float, bits: int) -> None:
     assert cann.aclFloatToFloat16(value) == bits
 
 
@@ -506,13 +506,13 @@ def test_arguments_that_c_cannot_express_are_rejected(
         call()
 
 
-def test_keywords_and_numpy_integers(device: None) -> None:
+def test_keywords_and_numpy_integers_are_accepted(device: None) -> None:
     status, address = cann.aclrtMalloc(policy=0, size=np.int64(10))
     assert status == 0
     assert cann.aclrtFree(devPtr=np.uint64(address)) == 0
 
 
-def test_the_table_is_complete() -> None:
+def test_the_table_of_functions_is_complete() -> None:
     """The table has all functions of the interface, all names are exported, and calls return statuses."""
     assert set(FUNCTIONS) <= set(cann.__all__)
     for name in SYMBOLS.split():
@@ -573,5 +573,5 @@ aclnnLayerNormBackwardGetWorkspaceSize
         ("ACL_ERROR_HOST_MEMORY_NOT_REGISTERED", 507911),
     ],
 )
-def test_constants(name: str, number: int) -> None:
+def test_constants_have_canns_numbers(name: str, number: int) -> None:
     assert getattr(cann, name) == number

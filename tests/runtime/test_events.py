@@ -27,7 +27,7 @@ NULL_ROWS: list[tuple[str, Callable[[Any], Any]]] = [
 
 
 @pytest.mark.parametrize("call", [row[1] for row in NULL_ROWS], ids=[row[0] for row in NULL_ROWS])
-def test_null_stale_and_foreign_events(device: None, call: Callable[[Any], int]) -> None:
+def test_null_stale_and_foreign_events_are_rejected(device: None, call: Callable[[Any], int]) -> None:
     _, gone = cann.aclrtCreateEvent()
     assert cann.aclrtDestroyEvent(gone) == 0
     _, stream = cann.aclrtCreateStream()
@@ -50,7 +50,9 @@ def test_null_stale_and_foreign_events(device: None, call: Callable[[Any], int])
         *[(flag, 107000) for flag in (0, 0x4, 0x80, 0x81, 0x11, 0x18, 0x21, 0x30, 0x41, 0x60, 2**31)],
     ],
 )
-def test_flags(fresh: None, create: Callable[[int], tuple[int, int]], flag: int, code: int) -> None:
+def test_events_are_created_with_valid_flags_only(
+    fresh: None, create: Callable[[int], tuple[int, int]], flag: int, code: int
+) -> None:
     status, event = create(flag)
     assert status == code
     assert bool(event) == (code == 0)
@@ -108,7 +110,7 @@ def test_a_wait_refers_to_the_record_before_it(device: None) -> None:
     gate.set()
 
 
-def test_waiting_for_what_was_never_recorded(device: None) -> None:
+def test_waiting_for_an_unrecorded_event_is_rejected(device: None) -> None:
     _, event = cann.aclrtCreateEvent()
     assert cann.aclrtStreamWaitEvent(0, event) == 107000
     assert "was recorded" in recent_error()
@@ -120,7 +122,7 @@ def test_waiting_for_what_was_never_recorded(device: None) -> None:
     assert cann.aclrtSynchronizeStream(0) == 0
 
 
-def test_reset(device: None) -> None:
+def test_reset_events_are_unrecorded(device: None) -> None:
     gate = threading.Event()
     _, event = cann.aclrtCreateEventWithFlag(cann.ACL_EVENT_SYNC)
     assert cann.aclrtRecordEvent(event, 0) == 0
@@ -145,7 +147,7 @@ def test_a_late_reset_spares_a_newer_record(device: None) -> None:
     assert cann.aclrtQueryEventStatus(event) == (0, 1)
 
 
-def test_elapsed_time(device: None) -> None:
+def test_elapsed_time_is_measured_between_events(device: None) -> None:
     _, start = cann.aclrtCreateEvent()
     _, end = cann.aclrtCreateEventWithFlag(cann.ACL_EVENT_TIME_LINE | cann.ACL_EVENT_SYNC)
     _, stream = cann.aclrtCreateStream()
@@ -162,7 +164,7 @@ def test_elapsed_time(device: None) -> None:
     assert cann.aclrtEventElapsedTime(end, end) == (0, 0.0)
 
 
-def test_elapsed_time_rejects(device: None) -> None:
+def test_elapsed_time_rejects_events_without_a_time(device: None) -> None:
     _, never = cann.aclrtCreateEvent()
     _, recorded = cann.aclrtCreateEvent()
     _, untimed = cann.aclrtCreateEventWithFlag(cann.ACL_EVENT_SYNC)

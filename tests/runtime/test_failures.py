@@ -43,7 +43,7 @@ def test_tasks_behind_a_failure_are_dropped(device: None) -> None:
     assert not ran
 
 
-def test_a_stream_that_goes_on_runs_what_comes_behind(device: None) -> None:
+def test_a_stream_in_continue_mode_runs_later_tasks(device: None) -> None:
     gate, ran = threading.Event(), []
     stream = failed_behind(gate, CONTINUE)
     queue(stream).enqueue(lambda: ran.append("behind"))
@@ -53,7 +53,7 @@ def test_a_stream_that_goes_on_runs_what_comes_behind(device: None) -> None:
     assert ran == ["behind"]
 
 
-def test_all_streams_of_the_context_reject_what_follows_for_good(device: None) -> None:
+def test_after_a_failure_all_streams_of_the_context_reject_tasks(device: None) -> None:
     gate = threading.Event()
     (_, before), (_, behind) = cann.aclrtCreateEvent(), cann.aclrtCreateEvent()
     other = new_stream()
@@ -95,7 +95,7 @@ def test_tasks_of_other_streams_run_unless_they_wait_for_the_failure(device: Non
     assert ran == ["free"]
 
 
-def test_another_context_goes_on(device: None) -> None:
+def test_a_failure_leaves_other_contexts_alone(device: None) -> None:
     gate = threading.Event()
     stream = failed_behind(gate)
     _, event = cann.aclrtCreateEvent()
@@ -109,7 +109,7 @@ def test_another_context_goes_on(device: None) -> None:
     assert cann.aclrtSynchronizeStream(stream) == 507000
 
 
-def test_an_interrupt_stops_nothing(device: None) -> None:
+def test_an_interrupt_does_not_stop_streams(device: None) -> None:
     stream = new_stream()
     assert cann.aclrtSetStreamFailureMode(stream, STOP) == 0
 
@@ -132,7 +132,7 @@ def test_a_wait_ends_with_its_context(device: None) -> None:
     assert cann.aclrtSynchronizeStream(stream) == 507000
 
 
-def test_modes_may_become_stricter_only(device: None) -> None:
+def test_failure_modes_may_only_become_stricter(device: None) -> None:
     value = (ctypes.c_uint64 * 2)()
     at = ctypes.addressof(value)
     stream = new_stream()
@@ -151,7 +151,7 @@ def test_modes_may_become_stricter_only(device: None) -> None:
     assert cann.aclrtSetStreamAttribute(0, cann.ACL_STREAM_ATTR_FAILURE_MODE, at) == 207000
 
 
-def test_modes_are_set_in_the_streams_context(fresh: None) -> None:
+def test_failure_modes_are_set_in_the_streams_context(fresh: None) -> None:
     assert cann.aclrtSetStreamFailureMode(0, STOP) == 107002
     assert cann.aclrtSetDevice(0) == 0
     stream = new_stream()
@@ -215,7 +215,7 @@ def test_an_abort_ends_a_wait_and_forgets_a_failure(device: None) -> None:
     gate.set()
 
 
-def test_whoever_waits_for_an_aborted_stream_waits_until_it_is_aborted_too(device: None) -> None:
+def test_streams_waiting_for_an_aborted_stream_wait_until_they_are_aborted(device: None) -> None:
     gate = threading.Event()
     stream, other = stream_behind(gate), new_stream()
     _, event = cann.aclrtCreateEvent()
@@ -242,7 +242,7 @@ def test_the_default_stream_is_aborted_by_null(device: None) -> None:
     assert cann.aclrtStreamAbort(0) == cann.aclrtSynchronizeStream(0) == 0
 
 
-def test_force_ends_a_wait(device: None) -> None:
+def test_destroy_stream_force_ends_a_wait(device: None) -> None:
     gate = threading.Event()
     behind, stuck = stream_behind(gate), new_stream()
     _, event = cann.aclrtCreateEvent()

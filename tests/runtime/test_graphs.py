@@ -81,7 +81,7 @@ def in_thread(call: Callable[[], int]) -> int:
     return result
 
 
-def test_tasks_wait_for_executions(device: None) -> None:
+def test_captured_tasks_run_only_when_the_graph_is_executed(device: None) -> None:
     seen: list[int] = []
     captured = begin()
     queue(captured).enqueue(lambda: seen.append(1), short=True)
@@ -101,7 +101,7 @@ def test_tasks_wait_for_executions(device: None) -> None:
     assert "destroyed" in recent_error()
 
 
-def test_the_state_of_streams(device: None) -> None:
+def test_capture_status_of_streams_is_reported(device: None) -> None:
     status = cann.aclmdlRICaptureStatus
     captured, other = begin(), stream()
     code, state, graph = cann.aclmdlRICaptureGetInfo(captured)
@@ -129,7 +129,7 @@ def test_device_memory_is_read_anew_in_each_execution(device: None) -> None:
     replay(graph)
 
 
-def test_streams_join_by_events(device: None) -> None:
+def test_streams_join_a_capture_by_events(device: None) -> None:
     seen: list[str] = []
     first, second = begin(), stream()
     queue(first).enqueue(lambda: seen.append("first"))
@@ -145,7 +145,7 @@ def test_streams_join_by_events(device: None) -> None:
     assert seen == ["first", "second", "third"]
 
 
-def test_streams_must_join_the_first_again(device: None) -> None:
+def test_captured_streams_must_rejoin_the_first(device: None) -> None:
     first, second, third = begin(), stream(), stream()
     after(first, second)
     after(second, third)
@@ -163,7 +163,7 @@ def test_streams_must_join_the_first_again(device: None) -> None:
     end(first)
 
 
-def test_waits_for_what_is_not_in_the_capture(device: None) -> None:
+def test_waits_for_events_outside_of_the_capture_are_rejected(device: None) -> None:
     outside = event()
     assert cann.aclrtRecordEvent(outside, 0) == 0
     first, other = begin(), begin()
@@ -242,14 +242,14 @@ def test_groups_of_tasks_are_replaced_when_a_stream_comes_to_it(device: None) ->
     assert cann.aclmdlRICaptureTaskUpdateBegin(other, group) == 107000
 
 
-def test_an_open_group_ends_the_capture_in_vain(device: None) -> None:
+def test_ending_a_capture_with_an_open_task_group_fails(device: None) -> None:
     captured = begin()
     assert cann.aclmdlRICaptureTaskGrpBegin(captured) == 0
     assert cann.aclmdlRICaptureEnd(captured)[0] == 107033
     assert cann.aclmdlRICaptureEnd(captured)[0] == 107029
 
 
-def test_errors_while_tasks_are_captured(device: None) -> None:
+def test_calls_forbidden_in_a_capture_are_rejected(device: None) -> None:
     captured, joined = begin(), stream()
     _, _, graph = cann.aclmdlRICaptureGetInfo(captured)
     after(captured, joined)
@@ -286,7 +286,7 @@ def test_errors_while_tasks_are_captured(device: None) -> None:
         (RELAXED, dict.fromkeys((GLOBAL, LOCAL, RELAXED), 0), dict.fromkeys((GLOBAL, LOCAL, RELAXED), 0)),
     ],
 )
-def test_modes_forbid_what_is_done_at_once(
+def test_capture_modes_forbid_synchronous_calls(
     device: None, mode: int, here: dict[int, int], elsewhere: dict[int, int]
 ) -> None:
     _, address = cann.aclrtMalloc(8)
@@ -313,7 +313,7 @@ def test_modes_forbid_what_is_done_at_once(
     assert cann.aclrtMemset(address, 8, 1, 8) == 0
 
 
-def test_modes_are_exchanged(device: None) -> None:
+def test_thread_capture_modes_are_exchanged(device: None) -> None:
     with thread_mode(RELAXED) as before:
         assert before.value == GLOBAL
     assert before.value == RELAXED
@@ -323,19 +323,19 @@ def test_modes_are_exchanged(device: None) -> None:
 
 
 @pytest.mark.parametrize(("mode", "code"), [(GLOBAL, 107038), (LOCAL, 107038), (RELAXED, 0)])
-def test_the_thread_that_ends(device: None, mode: int, code: int) -> None:
+def test_capture_modes_decide_which_thread_may_end_it(device: None, mode: int, code: int) -> None:
     captured = begin(mode)
     assert in_thread(lambda: cann.aclmdlRICaptureEnd(captured)[0]) == code
     assert cann.aclmdlRICaptureEnd(captured)[0] == 107029
 
 
 @pytest.mark.parametrize("product", ["Ascend310B4", "Ascend910A"])
-def test_products_without_graphs(device: None, product: str) -> None:
+def test_products_without_graphs_reject_captures(device: None, product: str) -> None:
     set_soc_name(product)
     assert cann.aclmdlRICaptureBegin(stream(), GLOBAL) == 207000
 
 
-def test_a_failure_is_the_stream_s(device: None) -> None:
+def test_a_failure_in_a_graph_is_the_streams(device: None) -> None:
     seen: list[int] = []
     captured = begin()
     queue(captured).enqueue(lambda: 1 // 0)
@@ -348,7 +348,7 @@ def test_a_failure_is_the_stream_s(device: None) -> None:
     assert cann.aclmdlRIDestroy(graph) == 0
 
 
-def test_names_and_tasks_can_be_queried(device: None, tmp_path: Path) -> None:
+def test_graph_names_and_tasks_can_be_queried(device: None, tmp_path: Path) -> None:
     captured, joined = begin(), stream()
     queue(captured).enqueue(lambda: None)
     after(captured, joined)
@@ -375,7 +375,7 @@ def test_names_and_tasks_can_be_queried(device: None, tmp_path: Path) -> None:
     assert cann.aclmdlRIDebugJsonPrint(graph, str(tmp_path / "none" / "graph.json"), 0) == 100003
 
 
-def test_a_lost_device_takes_its_captures_along(device: None) -> None:
+def test_a_device_reset_ends_its_captures(device: None) -> None:
     _, address = cann.aclrtMalloc(8)
     begin()
     assert cann.aclrtMemset(address, 8, 1, 8) == 107030

@@ -86,7 +86,7 @@ def test_rounding_up_overflows_where_the_padding_does(device: None) -> None:
     assert cann.aclrtMallocAlign32(largest, 0)[0] == 207001
 
 
-def test_exhaustion_and_memory_info(device: None) -> None:
+def test_memory_info_counts_allocations_until_exhaustion(device: None) -> None:
     status, free, total = cann.aclrtGetMemInfo(cann.ACL_HBM_MEM)
     assert (status, free, total) == (0, MEMORY_BYTES, MEMORY_BYTES)
     half = malloc(MEMORY_BYTES // 2)
@@ -126,7 +126,7 @@ def test_memory_info_by_attribute(device: None, product: str, attribute: int) ->
 
 
 @pytest.mark.parametrize(("attribute", "code"), [(18, 107016), (-1, 107016), (0, 107002)])
-def test_memory_info_rejects(fresh: None, attribute: int, code: int) -> None:
+def test_memory_info_rejects_invalid_arguments(fresh: None, attribute: int, code: int) -> None:
     assert cann.aclrtGetMemInfo(attribute) == (code, 0, 0)
     assert "aclrtGetMemInfo" in recent_error()
 
@@ -187,14 +187,16 @@ def _foreign() -> int:
         (cann.aclrtFreeHost, _foreign, 107000, "0x12345; nothing is allocated"),
     ],
 )
-def test_free_rejects(device: None, free: Callable[..., int], make: Callable[[], Any], code: int, text: str) -> None:
+def test_free_rejects_addresses_that_are_not_its_own(
+    device: None, free: Callable[..., int], make: Callable[[], Any], code: int, text: str
+) -> None:
     assert free(make()) == code
     message = recent_error()
     assert text in message
     assert free.__name__ in message
 
 
-def test_host_memory(fresh: None) -> None:
+def test_host_memory_is_allocated_aligned_and_freed(fresh: None) -> None:
     assert cann.aclrtMallocHost(0) == (100000, 0)
     status, address = cann.aclrtMallocHost(1000)
     assert status == 0
@@ -221,7 +223,7 @@ COPY_ROWS: list[tuple[str, tuple[Any, ...], int]] = [
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize(("args", "code"), [row[1:] for row in COPY_ROWS], ids=[row[0] for row in COPY_ROWS])
-def test_copy_tests_in_order(fresh: None, asynchronous: bool, args: tuple[Any, ...], code: int) -> None:
+def test_copies_check_arguments_in_order(fresh: None, asynchronous: bool, args: tuple[Any, ...], code: int) -> None:
     arrays = {"d": buffer(8), "s": buffer(8, 1)}
     resolved = [pointer(arrays[arg]) if isinstance(arg, str) else arg for arg in args]
     status = cann.aclrtMemcpyAsync(*resolved, 0) if asynchronous else cann.aclrtMemcpy(*resolved)
@@ -240,7 +242,7 @@ def test_kind_is_only_a_hint(device: None, kind: int) -> None:
 
 
 @pytest.mark.parametrize("shift", [-3, 3])
-def test_overlapping_copies(device: None, shift: int) -> None:
+def test_overlapping_copies_act_as_through_a_temporary(device: None, shift: int) -> None:
     address = malloc(64)
     data = bytes(range(64))
     write(address, data)
@@ -288,14 +290,14 @@ def test_freed_device_memory_is_never_touched(device: None, large: bool) -> None
         assert "was freed" in recent_error()
 
 
-def test_the_neighbourhood_of_allocations_is_the_devices_own(device: None) -> None:
+def test_addresses_next_to_allocations_are_rejected(device: None) -> None:
     address, host = malloc(100), buffer(8)
     assert cann.aclrtMemcpy(address + 4096 * 100, 8, pointer(host), 8, 1) == 107000
     assert "the nearest is device allocation" in recent_error()
 
 
 @pytest.mark.parametrize("address", [1, 4095, 1 << 56, UINT64 - 7])
-def test_addresses_that_no_process_has(device: None, address: int) -> None:
+def test_addresses_of_no_process_are_rejected(device: None, address: int) -> None:
     host = buffer(8)
     assert cann.aclrtMemcpy(pointer(host), 8, address, 8, 2) == 107000
     assert cann.aclrtMemset(address, 8, 0, 8) == 107000
@@ -318,7 +320,7 @@ MEMSET_ROWS = [
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize(("args", "code"), [row[1:] for row in MEMSET_ROWS], ids=[row[0] for row in MEMSET_ROWS])
-def test_memset_tests_in_order(fresh: None, asynchronous: bool, args: tuple[Any, ...], code: int) -> None:
+def test_memset_checks_arguments_in_order(fresh: None, asynchronous: bool, args: tuple[Any, ...], code: int) -> None:
     array = buffer(8)
     resolved = [pointer(array) if arg == "d" else arg for arg in args]
     assert (cann.aclrtMemsetAsync(*resolved, 0) if asynchronous else cann.aclrtMemset(*resolved)) == code
@@ -419,14 +421,14 @@ def test_freeing_early_is_safe(device: None) -> None:
 
 
 @pytest.mark.parametrize("call", [cann.aclrtMemFlush, cann.aclrtMemInvalidate], ids=lambda f: f.__name__)
-def test_cache_calls(device: None, call: Callable[[int, int], int]) -> None:
+def test_cache_flush_and_invalidate_check_address_and_size(device: None, call: Callable[[int, int], int]) -> None:
     _, address = cann.aclrtMallocCached(100, 0)
     assert call(address, 100) == 0
     assert call(0, 100) == 100000
     assert call(address, 0) == 100000
 
 
-def test_an_address_inside_an_allocation_will_do(device: None) -> None:
+def test_an_address_inside_an_allocation_is_accepted(device: None) -> None:
     # Clients take one allocation and round up to 512 within it.
     address = malloc(2000)
     rounded = -(-(address + 1) // 512) * 512
@@ -608,7 +610,7 @@ def test_a_finalizer_that_frees_while_its_thread_allocates(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt])
-def test_an_allocation_that_raises_is_not_paid_for(
+def test_an_allocation_that_raises_is_not_charged(
     device: None, monkeypatch: pytest.MonkeyPatch, failure: type[BaseException]
 ) -> None:
     def broken(nbytes: int, huge: bool) -> None:
@@ -633,7 +635,7 @@ def test_freed_pages_are_given_back() -> None:
     assert not np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address)).any()
 
 
-def test_allocations_from_many_threads(device: None) -> None:
+def test_many_threads_allocate_at_once(device: None) -> None:
     barrier = threading.Barrier(8)
     failures: list[object] = []
 
@@ -687,6 +689,6 @@ def test_two_threads_cannot_both_free(device: None) -> None:
         assert sorted(codes) == [0, 107000, 107000, 107000]
 
 
-def test_copies_of_the_short_kind_are_below_the_limit() -> None:
+def test_short_copies_are_below_the_limit() -> None:
     # The stream tests rely on longer copies not running in place.
     assert transfers._SHORT_BYTES < 1 << 22

@@ -73,7 +73,7 @@ def test_a_wait_for_a_notify_has_a_limit_in_seconds(device: None) -> None:
     assert "timed out after 1 s" in recent_error()
 
 
-def test_notifies_are_reset_at_once(device: None) -> None:
+def test_notify_batch_reset_resets_every_notify(device: None) -> None:
     (_, waiter), handles = cann.aclrtCreateStream(), [notify(), notify()]
     for handle in handles:
         assert cann.aclrtRecordNotify(handle, 0) == 0
@@ -87,7 +87,7 @@ def test_notifies_are_reset_at_once(device: None) -> None:
     assert cann.aclrtNotifyBatchReset([handles[0], 8], 2) == 107000
 
 
-def test_errors_of_notifies(fresh: None) -> None:
+def test_invalid_notifies_are_rejected(fresh: None) -> None:
     assert cann.aclrtCreateNotify(2) == (107000, 0)
     assert cann.aclrtCreateNotify(1) == (107002, 0)
     assert cann.aclrtSetDevice(0) == 0
@@ -155,7 +155,7 @@ def test_a_wait_for_a_count_may_clear_it_and_has_a_limit(counts: None) -> None:
     assert "timed out after 1 s" in recent_error()
 
 
-def test_errors_of_counts(counts: None) -> None:
+def test_invalid_counts_are_rejected(counts: None) -> None:
     assert cann.aclrtCntNotifyCreate(1) == (107000, 0)
     handle = counter()
     assert cann.aclrtCntNotifyGetId(handle)[0] == 0
@@ -171,7 +171,7 @@ def test_errors_of_counts(counts: None) -> None:
     assert cann.aclrtCntNotifyDestroy(handle) == 107000
 
 
-def test_other_products_do_not_count(device: None) -> None:
+def test_products_without_counts_reject_them(device: None) -> None:
     assert cann.aclrtCntNotifyCreate(0) == (207000, 0)
     assert cann.aclrtCntNotifyReset(8, 0) == 207000
 
@@ -211,7 +211,7 @@ def test_a_stream_waits_for_a_value(
         assert cann.aclrtSynchronizeStreamWithTimeout(stream, 1000) == 0
 
 
-def test_errors_of_values(device: None) -> None:
+def test_invalid_values_and_addresses_are_rejected(device: None) -> None:
     address, host = word(), (ctypes.c_uint64 * 2)()
     for call in (cann.aclrtValueWrite, cann.aclrtValueWait):
         assert call(0, 1, 0, 0) == 100000

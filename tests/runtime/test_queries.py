@@ -21,7 +21,7 @@ def at(structure: Any) -> int:
     return ctypes.addressof(structure)
 
 
-def test_properties_of_devices(fresh: None) -> None:
+def test_device_properties_are_those_of_the_product(fresh: None) -> None:
     products.set_soc_name("Ascend910B2")
     for attribute, value in (
         (cann.ACL_DEV_ATTR_AICORE_CORE_NUM, 24),
@@ -37,7 +37,7 @@ def test_properties_of_devices(fresh: None) -> None:
     assert cann.aclrtGetDeviceInfo(2, 101) == (107001, 0)
 
 
-def test_how_devices_do(fresh: None) -> None:
+def test_device_utilization_and_status_are_reported(fresh: None) -> None:
     rates = Utilization((7,) * 4, None)
     assert cann.aclrtGetDeviceUtilizationRate(1, at(rates)) == 0
     assert [*rates.rates] == [-1] * 4
@@ -60,7 +60,7 @@ def test_schedulers_match_the_document() -> None:
     assert cann.aclrtSetTsDevice(cann.ACL_TS_ID_RESERVED) == cann.aclrtSetTsDevice(-1) == 100000
 
 
-def test_properties_of_streams(device: None) -> None:
+def test_stream_priority_and_flags_are_reported(device: None) -> None:
     assert cann.aclrtDeviceGetStreamPriorityRange() == (0, 7, 0)
     flags = cann.ACL_STREAM_FAST_LAUNCH | cann.ACL_STREAM_HUGE
     (_, plain), (_, hinted) = cann.aclrtCreateStream(), cann.aclrtCreateStreamWithConfig(3, flags | 0x40)
@@ -76,7 +76,7 @@ def test_properties_of_streams(device: None) -> None:
         assert get(7) == (107000, 0)
 
 
-def test_settings_of_streams_by_the_older_calls(device: None) -> None:
+def test_older_calls_set_stream_attributes(device: None) -> None:
     _, stream = cann.aclrtCreateStream()
     assert cann.aclrtGetStreamOverflowSwitch(stream) == (0, 0)
     assert cann.aclrtSetStreamOverflowSwitch(stream, 2) == 100000
@@ -87,7 +87,7 @@ def test_settings_of_streams_by_the_older_calls(device: None) -> None:
     assert value[0] == 1
 
 
-def test_times_of_events(device: None) -> None:
+def test_event_timestamps_are_in_order(device: None) -> None:
     first, second, bare = (cann.aclrtCreateEventWithFlag(flag)[1] for flag in (8, 8, 1))
     assert cann.aclrtEventGetTimestamp(first) == (507000, 0)
     for event in (first, second, bare):

@@ -41,7 +41,7 @@ def read(address: int, like: np.ndarray) -> np.ndarray:
     return result
 
 
-def test_how_many_events_and_streams_are_left(device: None) -> None:
+def test_available_events_and_streams_are_counted(device: None) -> None:
     before = cann.aclrtGetEventAvailNum()[1], cann.aclrtGetStreamAvailableNum()[1]
     _, event = cann.aclrtCreateEvent()
     handle = stream()
@@ -61,7 +61,7 @@ def test_events_have_numbers(device: None) -> None:
     assert cann.aclrtGetEventId(0)[0] == 100000
 
 
-def test_whether_waits_for_an_event_are_done(device: None) -> None:
+def test_event_wait_status_is_reported(device: None) -> None:
     gate = threading.Event()
     recording, waiting = stream_behind(gate), stream()
     _, event = cann.aclrtCreateEvent()
@@ -170,7 +170,7 @@ def test_a_graph_that_fails_leaves_nobody_waiting(device: None) -> None:
     assert cann.aclrtSynchronizeStream(on) == 507000
 
 
-def test_requirements_on_external_events(device: None) -> None:
+def test_external_events_check_their_use(device: None) -> None:
     on, recorded, fit = stream(), sync_event(), sync_event()
     assert cann.aclrtRecordEvent(recorded, on) == 0
     assert record_outside(fit, on) == 107029
@@ -197,7 +197,7 @@ def handles_of(ask: object, handle: int) -> list[int]:
     return list(found)
 
 
-def test_a_graph_tells_its_streams_and_their_tasks(device: None) -> None:
+def test_a_graph_lists_its_streams_and_their_tasks(device: None) -> None:
     on, other = stream(), stream()
     _, event = cann.aclrtCreateEventWithFlag(cann.ACL_EVENT_SYNC)
     with captured(on) as graphs:
@@ -242,7 +242,7 @@ def test_a_subscribed_thread_calls_host_functions(device: None) -> None:
     assert cann.aclrtProcessHostFunc(5) == 107012
 
 
-def test_a_stream_of_a_configuration(device: None) -> None:
+def test_a_stream_is_created_from_a_configuration(device: None) -> None:
     handle = cann.aclrtCreateStreamConfigHandle()
     value = ctypes.c_uint64(5)
     at = ctypes.addressof(value)
@@ -263,7 +263,7 @@ def test_a_stream_of_a_configuration(device: None) -> None:
     assert cann.aclrtDestroyStreamConfigHandle(0) == 100000
 
 
-def test_limits_of_tasks_are_kept(device: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_task_timeouts_are_kept(device: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aclnn.capi.timeouts._set.current", [])
     _, interval = cann.aclrtGetOpTimeOutInterval()
     assert cann.aclrtGetOpExecuteTimeout() == (0, 254 * interval // 1000)
@@ -288,12 +288,12 @@ def test_limits_of_tasks_are_kept(device: None, monkeypatch: pytest.MonkeyPatch)
         ("8.3.0.rc1", 80299901),
     ],
 )
-def test_a_version_as_a_number(monkeypatch: pytest.MonkeyPatch, text: str, number: int | None) -> None:
+def test_the_version_is_a_number(monkeypatch: pytest.MonkeyPatch, text: str, number: int | None) -> None:
     monkeypatch.setenv("ACLNN_CANN_VERSION", text)
     assert cann.aclsysGetVersionNum("runtime") == ((500000, 0) if number is None else (0, number))
 
 
-def test_a_copy_that_is_described_in_device_memory(device: None) -> None:
+def test_a_copy_may_be_described_in_device_memory(device: None) -> None:
     on, data = stream(), np.arange(16, dtype=np.int32)
     source, target = memory(data), memory()
     _, nbytes = cann.aclrtGetMemcpyDescSize(WITHIN)
@@ -310,7 +310,7 @@ def test_a_copy_that_is_described_in_device_memory(device: None) -> None:
     assert "desc: expected what aclrtSetMemcpyDesc wrote" in recent_error()
 
 
-def test_a_copy_between_addresses_that_device_memory_holds(device: None) -> None:
+def test_a_copy_may_take_addresses_from_device_memory(device: None) -> None:
     on, data = stream(), np.arange(16, dtype=np.int32)
     source, target = memory(data), memory()
     bases = memory(np.array([target, source], np.uint64))
@@ -338,7 +338,7 @@ def test_elements_are_reduced_in_a_stream(device: None, dtype: type, kind: str, 
     assert (read(target, first) == function(first, second)).all()
 
 
-def test_reductions_that_are_rejected(device: None) -> None:
+def test_invalid_reductions_are_rejected(device: None) -> None:
     on, at = stream(), memory()
     for code, arguments in (
         (100000, (0, at, 64, 10, 0, on, None)),
@@ -352,7 +352,7 @@ def test_reductions_that_are_rejected(device: None) -> None:
         assert cann.aclrtReduceAsync(*arguments) == code
 
 
-def test_kinds_of_memory(device: None) -> None:
+def test_check_mem_type_compares_the_kind_of_memory(device: None) -> None:
     at, (_, host) = memory(), cann.aclrtMallocHost(64)
     assert cann.aclrtCheckMemType([at, at], 2, cann.ACL_RT_MEM_TYPE_DEV, 0) == (0, 1)
     assert cann.aclrtCheckMemType([at, host], 2, cann.ACL_RT_MEM_TYPE_DEV, 0) == (0, 0)
@@ -363,7 +363,7 @@ def test_kinds_of_memory(device: None) -> None:
     assert cann.aclrtCheckMemType(None, 0, 2, 0)[0] == 100000
 
 
-def test_numbers_and_names_of_devices(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_numbers_and_names_are_converted(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACLNN_DEVICE_COUNT", "2")
     asks = (
         *(cann.aclrtGetLogicDevIdByUserDevId, cann.aclrtGetUserDevIdByLogicDevId),

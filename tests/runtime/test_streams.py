@@ -277,7 +277,7 @@ def test_interrupts_at_any_place_leave_a_stream_that_goes_on() -> None:
     assert done.stdout == "True 0 []\n", done.stdout + done.stderr
 
 
-def test_timeouts(device: None) -> None:
+def test_synchronization_obeys_its_timeout(device: None) -> None:
     gate = threading.Event()
     stream = stream_behind(gate)
     assert cann.aclrtStreamQuery(stream) == (0, cann.ACL_STREAM_STATUS_NOT_READY)
@@ -327,7 +327,7 @@ def test_the_default_stream_has_a_handle_too(fresh: None) -> None:
     assert cann.aclrtSynchronizeStream(stream) == 107000
 
 
-def test_force_lets_go_of_whoever_waits_for_the_dropped_work(device: None) -> None:
+def test_destroy_force_releases_threads_waiting_for_dropped_work(device: None) -> None:
     gate = threading.Event()
     stuck = stream_behind(gate)
     _, event = cann.aclrtCreateEvent()
@@ -354,13 +354,13 @@ STREAM_ROWS = [
 
 
 @pytest.mark.parametrize(("call", "result"), [row[1:] for row in STREAM_ROWS], ids=[row[0] for row in STREAM_ROWS])
-def test_errors_without_a_context(fresh: None, call: object, result: object) -> None:
+def test_streams_without_a_context_are_rejected(fresh: None, call: object, result: object) -> None:
     assert callable(call)
     assert call() == result
     assert "expected" in recent_error()
 
 
-def test_streams_of_other_contexts(device: None) -> None:
+def test_streams_of_other_contexts_are_used_but_not_destroyed(device: None) -> None:
     _, mine = cann.aclrtCreateStream()
     _, context = cann.aclrtCreateContext(0)
     assert cann.aclrtDestroyStream(mine) == 107003
@@ -381,7 +381,7 @@ def test_streams_of_other_contexts(device: None) -> None:
         lambda stream: cann.aclrtSynchronizeStreamWithTimeout(stream, 1),
     ],
 )
-def test_stale_and_foreign_streams(device: None, call: object) -> None:
+def test_stale_and_foreign_streams_are_rejected(device: None, call: object) -> None:
     assert callable(call)
     _, gone = cann.aclrtCreateStream()
     assert cann.aclrtDestroyStream(gone) == 0
@@ -402,7 +402,7 @@ def test_null_is_the_default_stream(device: None) -> None:
     assert cann.aclrtStreamQuery(None) == (0, 0)
 
 
-def test_many_threads_on_many_streams(device: None) -> None:
+def test_many_threads_use_many_streams(device: None) -> None:
     _, context = cann.aclrtGetCurrentContext()
     totals = [0] * 4
     failures: list[object] = []
@@ -481,7 +481,7 @@ def test_where_no_thread_can_be_started_tasks_run_in_place(monkeypatch: pytest.M
 
 # Forking with threads about is what this tests; Python 3.12 and later warn of it.
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_fork_starts_afresh(device: None) -> None:
+def test_a_forked_child_starts_without_streams(device: None) -> None:
     gate = threading.Event()
     stream = stream_behind(gate)
     inherited = queue(stream)
@@ -601,7 +601,7 @@ stream = Stream()
 
 
 @pytest.mark.parametrize(("ending", "printed"), ENDINGS.values(), ids=ENDINGS.keys())
-def test_the_interpreter_ends(ending: str, printed: list[str]) -> None:
+def test_the_interpreter_exits_with_streams_in_any_state(ending: str, printed: list[str]) -> None:
     program = _PROGRAM + textwrap.dedent(ending)
     began = time.monotonic()
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)

@@ -30,7 +30,7 @@ def buffer(nbytes: int) -> tuple[int, ctypes.Array[ctypes.c_char]]:
     return ctypes.addressof(written), written
 
 
-def test_parameters_are_given_back_as_set_and_0_at_first(device: None) -> None:
+def test_system_parameters_are_0_until_set(device: None) -> None:
     for opt in cann.aclSysParamOpt:
         assert cann.aclrtGetSysParamOpt(opt) == (0, 0)
     for opt in range(3):
@@ -46,19 +46,19 @@ def test_parameters_are_given_back_as_set_and_0_at_first(device: None) -> None:
 
 
 @pytest.mark.parametrize("opt", [-1, 4])
-def test_unknown_parameters(device: None, opt: int) -> None:
+def test_unknown_system_parameters_are_rejected(device: None, opt: int) -> None:
     assert cann.aclrtSetSysParamOpt(opt, 0) == cann.aclrtCtxSetSysParamOpt(opt, 0) == 100000
     assert cann.aclrtCtxGetSysParamOpt(opt) == cann.aclrtGetSysParamOpt(opt) == (100000, 0)
     assert f"opt: expected an aclSysParamOpt from 0 to 3, got {opt}" in recent_error()
 
 
-def test_early_starts_are_not_a_context_option(fresh: None) -> None:
+def test_early_start_is_not_a_context_parameter(fresh: None) -> None:
     assert cann.aclrtCtxSetSysParamOpt(cann.ACL_OPT_ENABLE_KERNEL_EARLY_START, 1) == 100000
     assert cann.aclrtCtxGetSysParamOpt(cann.ACL_OPT_ENABLE_KERNEL_EARLY_START) == (100000, 0)
     assert cann.aclrtSetSysParamOpt(cann.ACL_OPT_ENABLE_KERNEL_EARLY_START, 1) == 0
 
 
-def test_a_contexts_parameters_need_one(fresh: None) -> None:
+def test_context_parameters_need_a_context(fresh: None) -> None:
     assert cann.aclrtCtxSetSysParamOpt(0, 1) == 107002
     assert cann.aclrtCtxGetSysParamOpt(0) == (107002, 0)
     assert cann.aclrtSetSysParamOpt(0, 1) == 0
@@ -75,11 +75,11 @@ def test_the_default_context_exists_while_a_device_is_in_use(fresh: None) -> Non
     assert cann.aclrtGetPrimaryCtxState(0, buffer(4)[0]) == (100000, 0), "reserved"
 
 
-def test_a_limit_for_tasks_is_taken(fresh: None) -> None:
+def test_op_execute_timeout_is_accepted(fresh: None) -> None:
     assert cann.aclrtSetOpExecuteTimeOut(547) == 0
 
 
-def test_peers(device: None) -> None:
+def test_peer_access_is_granted_between_devices(device: None) -> None:
     assert cann.aclrtDeviceCanAccessPeer(0, 1) == (0, 1)
     assert cann.aclrtDeviceCanAccessPeer(1, 1) == cann.aclrtDeviceCanAccessPeer(2, 2) == (100000, 0)
     assert cann.aclrtDeviceCanAccessPeer(0, 2) == (107001, 0)
@@ -101,7 +101,7 @@ def test_peers_are_disabled_as_they_are_enabled(device: None) -> None:
     assert cann.aclrtDeviceDisablePeerAccess(2) == 107001
 
 
-def test_the_process(fresh: None) -> None:
+def test_the_process_id_is_reported(fresh: None) -> None:
     assert cann.aclrtDeviceGetBareTgid() == (0, os.getpid())
 
 
@@ -120,7 +120,7 @@ def test_the_process(fresh: None) -> None:
         ("Ascend910A", (None, None, None)),
     ],
 )
-def test_properties_of_a_chip(fresh: None, soc_name: str, numbers: tuple[int | None, ...]) -> None:
+def test_chip_properties_are_those_of_the_product(fresh: None, soc_name: str, numbers: tuple[int | None, ...]) -> None:
     products.set_soc_name(soc_name)
     for info, number in enumerate(numbers):
         assert cann.aclGetDeviceCapability(1, info) == ((0, number) if number is not None else (207000, 0))
@@ -134,7 +134,7 @@ def test_every_modern_products_example_has_published_numbers() -> None:
         assert None not in products.cores(Product[product.name].example)
 
 
-def test_options_of_the_compiler(fresh: None) -> None:
+def test_compiler_options_are_checked(fresh: None) -> None:
     address, written = buffer(256)
     assert cann.aclSetCompileopt(cann.ACL_PRECISION_MODE, "allow_fp32_to_fp16") == 0
     assert cann.aclGetCompileoptSize(cann.ACL_PRECISION_MODE) == 19
@@ -167,7 +167,9 @@ def test_jit_compilation_stays_disabled(fresh: None) -> None:
 @pytest.mark.parametrize(
     ("claimed", "parts"), [(None, ("9", "2", "0", "")), ("8.5.0.alpha1", ("8", "5", "0", "alpha1"))]
 )
-def test_the_claimed_version(monkeypatch: pytest.MonkeyPatch, claimed: str | None, parts: tuple[str, ...]) -> None:
+def test_the_cann_version_is_configurable(
+    monkeypatch: pytest.MonkeyPatch, claimed: str | None, parts: tuple[str, ...]
+) -> None:
     if claimed is not None:
         monkeypatch.setenv("ACLNN_CANN_VERSION", claimed)
     address, written = buffer(512)
@@ -229,7 +231,7 @@ def test_a_child_begins_without_settings() -> None:
     assert done.stdout == "(0, 0) 0\n"
 
 
-def test_limits_of_cores_are_kept(fresh: None) -> None:
+def test_core_limits_are_kept(fresh: None) -> None:
     products.set_soc_name("Ascend910B2")
     cube, vector = cann.aclrtDevResLimitType
     assert cann.aclrtGetDeviceResLimit(0, cube) == (107002, 0)

@@ -132,7 +132,9 @@ class TestTree:
         rejected = aclnn("run", tmp_path / name, status=1, **flags | {variable: "'open"})
         assert rejected.stderr.startswith(f'aclnn: {variable}: expected words as in a shell, got "\'open"')
 
-    def test_a_program_that_does_not_compile(self, toolkit_root: Path, tmp_path: Path) -> None:
+    def test_a_program_that_does_not_compile_ends_with_the_compilers_error(
+        self, toolkit_root: Path, tmp_path: Path
+    ) -> None:
         program = tmp_path / "broken.c"
         program.write_text('#include "acl/acl.h"\nint main(void) { return aclNoSuchFunction(); }\n')
         done = aclnn("run", program, status=1, ACLNN_TOOLKIT_DIR=str(toolkit_root))
@@ -219,7 +221,7 @@ class TestTree:
         assert "acl/acl.h" in done.stderr
 
     @pytest.mark.parametrize("shell", ["bash", "zsh"])
-    def test_setenv_of_older_releases(self, toolkit_root: Path, tmp_path: Path, shell: str) -> None:
+    def test_setenv_of_older_releases_works(self, toolkit_root: Path, tmp_path: Path, shell: str) -> None:
         """Older releases have bin/setenv.bash."""
         if shutil.which(shell) is None:
             pytest.skip(f"{shell} is not installed")
@@ -236,7 +238,7 @@ class TestTree:
             (f"{platform.machine()}-linux/devlib", "opapi nnopbase ascendcl"),
         ],
     )
-    def test_names_of_libraries_in_the_vendors_scripts(
+    def test_libraries_have_the_names_of_the_vendors_scripts(
         self, toolkit_root: Path, tmp_path: Path, folder: str, libraries: str
     ) -> None:
         """The vendor's scripts link with -lopapi_math and -lacl_rt, and use <arch>-linux/devlib."""
@@ -269,7 +271,7 @@ class TestTree:
         assert (done.stdout, done.stderr) == (f"{toolkit_root}\n", "")
 
     @pytest.mark.parametrize("libraries", ["ascendcl nnopbase opapi", "opapi_nn nnopbase ascendcl"])
-    def test_cmake(self, toolkit_root: Path, tmp_path: Path, libraries: str) -> None:
+    def test_cmake_builds_a_program(self, toolkit_root: Path, tmp_path: Path, libraries: str) -> None:
         if shutil.which("cmake") is None:
             pytest.skip("cmake is not installed")
         (tmp_path / "CMakeLists.txt").write_text(
@@ -284,7 +286,7 @@ class TestTree:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("linker", ["bfd", "gold", "lld"])
-    def test_linkers(self, toolkit_root: Path, tmp_path: Path, linker: str) -> None:
+    def test_every_linker_links_a_program(self, toolkit_root: Path, tmp_path: Path, linker: str) -> None:
         if shutil.which(f"ld.{linker}") is None:
             pytest.skip(f"ld.{linker} is not installed")
         folders = [f"-I{toolkit_root}/include", f"-L{toolkit_root}/lib64", f"-Wl,-rpath,{toolkit_root}/lib64"]
@@ -296,7 +298,7 @@ class TestTree:
 @needs_toolkit
 @pytest.mark.toolkit
 class TestTrace:
-    def test_a_line_for_every_call(self, compiled: Compile, tmp_path: Path) -> None:
+    def test_trace_has_a_line_for_every_call(self, compiled: Compile, tmp_path: Path) -> None:
         file = tmp_path / "trace"
         run(compiled("host.c"), "compute", env={"ACLNN_TRACE": str(file)})
         rows = [line.split("\t") for line in file.read_text().splitlines()]
@@ -322,7 +324,7 @@ class TestTrace:
         assert "\naclrtMalloc\tsize=64, policy=0, devPtr -> null\t100000\t" in text
         assert "\naclrtGetSocName\t\t'Ascend910B2'\t" in text
 
-    def test_a_negative_number_of_elements(self, compiled: Compile, tmp_path: Path) -> None:
+    def test_trace_shows_a_negative_number_of_elements(self, compiled: Compile, tmp_path: Path) -> None:
         program, file = tmp_path / "negative.c", tmp_path / "trace"
         program.write_text(
             '#include "acl/acl.h"\nint main(void)\n{\n    const int64_t dims[] = {2};\n'
@@ -349,7 +351,7 @@ class TestTrace:
         (line,) = done.stderr.splitlines()
         assert line == "aclnn: ACLNN_TRACE: /dev/full: No space left on device; from here on no call is traced"
 
-    def test_the_table(self, compiled: Compile, tmp_path: Path) -> None:
+    def test_trace_command_prints_a_table(self, compiled: Compile, tmp_path: Path) -> None:
         file = tmp_path / "trace"
         run(compiled("lifecycle.c"), env={"ACLNN_TRACE": str(file), "ACLNN_MEMORY_BYTES": str(1 << 28)})
         table = aclnn("trace", file, COLUMNS="40").stdout  # whole lines nevertheless: this is no terminal
@@ -378,7 +380,7 @@ class TestTrace:
         cells = ["".join(map(str.strip, column)) for column in zip(*rows, strict=True)]
         assert cells == ["aclrtFree", "devPtr=0x7f2304e4e000", "0", "12.5"]
 
-    def test_another_file(self, tmp_path: Path) -> None:
+    def test_trace_rejects_other_files(self, tmp_path: Path) -> None:
         file = tmp_path / "notes"
         file.write_text("not a trace\n")
         assert "expected a line of an ACLNN_TRACE file" in aclnn("trace", file, status=1).stderr
@@ -425,19 +427,17 @@ class TestTwoProcesses:
         both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
         assert [process.communicate(timeout=RUN_SECONDS)[1] for process in both] == ["", ""]
 
-    def test_the_same_files_are_written_at_once(self, tmp_path: Path) -> None:
+    def test_several_processes_write_the_same_files(self, tmp_path: Path) -> None:
         """Two processes that install a tree at once write to different temporary files."""
         self.run_both(WRITING, tmp_path)
         assert sorted(os.listdir(tmp_path)) == ["link.so", "set_env.sh"]
 
-    def test_a_tree_that_is_missing_is_laid_out_by_one_of_them(self, tmp_path: Path) -> None:
+    def test_one_of_several_processes_builds_a_missing_tree(self, tmp_path: Path) -> None:
         notes = tmp_path / "notes"
         self.run_both(ENSURING, tmp_path / "tree", notes)
         assert sorted(notes.read_text().split()) == ["begun", "begun", "built"]
 
-    def test_without_locks_a_tree_is_laid_out_all_the_same(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_tree_is_built_without_file_locks(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(*arguments: object) -> None:
             raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
@@ -446,7 +446,7 @@ class TestTwoProcesses:
         monkeypatch.setattr(libraries, "build", lambda *arguments: None)
         assert tree.is_current(tree.ensure(tmp_path / "tree"))
 
-    def test_a_place_that_cannot_be_written_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_unwritable_directory_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "file").touch()
         monkeypatch.setattr(tree.compiler, "check", lambda: None)
         with pytest.raises(NotADirectoryError, match="file/tree"):
@@ -482,9 +482,7 @@ class TestATreeThatOthersCouldChange:
             tree.ensure(root)
         assert caught.value.filename == str(tmp_path / name)
 
-    def test_a_place_among_what_others_may_write_is_taken_only_where_it_is_named_to_build_in(
-        self, tmp_path: Path
-    ) -> None:
+    def test_a_directory_under_a_shared_one_is_used_only_if_given_to_build(self, tmp_path: Path) -> None:
         tmp_path.chmod(0o777)
         with pytest.raises(PermissionError, match="expected no write permission"):
             tree.ensure(tmp_path / "tree")
@@ -507,16 +505,16 @@ class TestFilesThatAreOthers:
         return line.removeprefix("aclnn: ")
 
     @pytest.mark.parametrize(("command", "name"), [("run", "absent.cpp"), ("trace", "absent")])
-    def test_none_there(self, tmp_path: Path, command: str, name: str) -> None:
+    def test_missing_files_are_named(self, tmp_path: Path, command: str, name: str) -> None:
         file = tmp_path / name
         assert self.error_of(command, file) == f"{file}: No such file or directory"
 
-    def test_a_folder(self, tmp_path: Path) -> None:
+    def test_a_directory_is_rejected(self, tmp_path: Path) -> None:
         assert self.error_of("run", tmp_path) == f"{tmp_path}: expected a regular file"
         assert self.error_of("trace", tmp_path) == f"{tmp_path}: Is a directory"
 
     @pytest.mark.parametrize(("name", "got"), [("r1.py", ".py"), ("program.o", ".o"), ("program", "no suffix")])
-    def test_no_program_of_c_or_cxx(self, tmp_path: Path, name: str, got: str) -> None:
+    def test_other_files_than_c_and_cxx_are_rejected(self, tmp_path: Path, name: str, got: str) -> None:
         (tmp_path / name).write_text("print()\n")
         known = ".c, .cpp, .cc, .cxx, .c++, .C"
         expected = f"{tmp_path / name}: expected a C or C++ file, one of {known}, got {got}"
@@ -557,29 +555,27 @@ class TestPythonWithoutItsPartsForC:
         monkeypatch.setattr(sysconfig, "get_config_var", found.get)
         return found
 
-    def test_a_static_build(self, variables: dict[str, str], tmp_path: Path) -> None:
+    def test_a_static_python_is_rejected(self, variables: dict[str, str], tmp_path: Path) -> None:
         variables["LDLIBRARY"] = variables["INSTSONAME"] = "libpython.a"
         (tmp_path / "libpython.a").touch()
         with pytest.raises(ToolkitError, match=r"as a shared library .*apt-get install python3-dev.*--enable-shared"):
             python_library()
 
-    def test_a_distribution_that_keeps_it_under_the_architectures_name(
-        self, variables: dict[str, str], tmp_path: Path
-    ) -> None:
+    def test_libpython_is_found_in_the_architectures_folder(self, variables: dict[str, str], tmp_path: Path) -> None:
         variables["MULTIARCH"] = "x86_64-linux-gnu"
         library = tmp_path / "x86_64-linux-gnu" / f"libpython{sysconfig.get_python_version()}.so.1.0"
         library.parent.mkdir()
         library.touch()
         assert python_library() == library
 
-    def test_a_python_that_was_moved_with_its_library(self, variables: dict[str, str], tmp_path: Path) -> None:
+    def test_libpython_of_a_moved_python_is_found(self, variables: dict[str, str], tmp_path: Path) -> None:
         variables["LIBDIR"] = "/nonexistent"
         library = tmp_path / "base" / "lib" / f"libpython{sysconfig.get_python_version()}.so"
         library.parent.mkdir(parents=True)
         library.touch()
         assert python_library() == library
 
-    def test_no_headers(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_missing_python_headers_are_named(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr(sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
         with pytest.raises(ToolkitError, match=r"no Python\.h.*apt-get install python3-dev"):
             python_headers()

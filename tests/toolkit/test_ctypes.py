@@ -64,7 +64,7 @@ def handles(lib: ctypes.CDLL, case: Case, arguments: Arguments) -> Iterator[list
 
 
 @pytest.mark.parametrize(("case", "row"), ROWS)
-def test_every_row_of_the_checks(lib: ctypes.CDLL, case: Case, row: Rejected) -> None:
+def test_every_check_rejects_its_case_in_c(lib: ctypes.CDLL, case: Case, row: Rejected) -> None:
     tried = 0
     for product in row.products:
         set_soc_name(SOC_NAMES[product])
@@ -85,7 +85,7 @@ def test_every_row_of_the_checks(lib: ctypes.CDLL, case: Case, row: Rejected) ->
 
 @pytest.mark.usefixtures("without_kernels")
 @pytest.mark.parametrize(("case", "edge"), EDGES)
-def test_edges_are_accepted(lib: ctypes.CDLL, case: Case, edge: Accepted) -> None:
+def test_edge_cases_are_accepted_in_c(lib: ctypes.CDLL, case: Case, edge: Accepted) -> None:
     for product in edge.products:
         set_soc_name(SOC_NAMES[product])
         for dtype in case.dtypes.get(product, ()):
@@ -98,7 +98,7 @@ def test_edges_are_accepted(lib: ctypes.CDLL, case: Case, edge: Accepted) -> Non
 @pytest.mark.usefixtures("without_kernels")
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_products_without_a_kernel(lib: ctypes.CDLL, case: Case, product: Product) -> None:
+def test_products_without_a_kernel_are_rejected_in_c(lib: ctypes.CDLL, case: Case, product: Product) -> None:
     set_soc_name(SOC_NAMES[product])
     assert lib.aclrtGetSocName() == SOC_NAMES[product].encode()
     with handles(lib, case, case.call(DataType.FLOAT)) as given:
@@ -208,7 +208,7 @@ def test_the_upper_half_of_a_status_is_zero(lib: ctypes.CDLL, toolkit_root: Path
                 assert entry(*values) < 2**32, function.name
 
 
-def test_an_operators_home_is_found_by_listing(toolkit_root: Path) -> None:
+def test_operators_are_exported_by_libopapi_and_libopapi_nn(toolkit_root: Path) -> None:
     libraries = {name: ctypes.CDLL(str(toolkit_root / "lib64" / f"lib{name}.so")) for name in ("opapi", "opapi_nn")}
     for library in libraries.values():
         assert library.aclnnSiluBackwardGetWorkspaceSize
@@ -230,7 +230,7 @@ def test_lists_are_released_through_the_object_librarys_handle(lib: ctypes.CDLL,
     assert lib.aclDestroyTensor(handle) == 0
 
 
-def test_the_layer_below_is_the_same_runtime(lib: ctypes.CDLL, toolkit_root: Path, fresh: None) -> None:
+def test_rt_functions_are_the_same_runtime(lib: ctypes.CDLL, toolkit_root: Path, fresh: None) -> None:
     below = ctypes.CDLL(str(toolkit_root / "lib64" / "libruntime.so"))
     context, stream, memory = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
     assert below.rtCtxCreate(ctypes.byref(context), 0, 0) == 0
@@ -348,14 +348,14 @@ class TestAnswersInC:
 
         monkeypatch.setattr(operators, "prepare", prepare)
 
-    def test_the_same_again(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
+    def test_repeated_calls_are_answered_in_c(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
         dy, x, dx = (buffers.put(array, 16) for array in (DY, X, np.zeros_like(X)))
         assert lib.aclnnHardswishBackward(None, 0, executor_over(lib, dy, x, dx), None) == 0
         assert lib.aclrtSynchronizeStream(None) == 0
         np.testing.assert_array_equal(buffers.get(dx, DY), DY)
 
     @pytest.mark.parametrize("which", range(3), ids=["gradOutput", "self", "out"])
-    def test_the_same_addresses_again_until_one_is_freed(
+    def test_repeated_addresses_are_accepted_until_freed(
         self, lib: ctypes.CDLL, buffers: Buffers, monkeypatch: pytest.MonkeyPatch, which: int
     ) -> None:
         stream = ctypes.c_void_p()
@@ -380,14 +380,14 @@ class TestAnswersInC:
         [(1, (8,), (1,), 2), (0, (4,), (1,), 2), (0, (8, 1), (1, 1), 2), (0, (8,), (2,), 2), (0, (8,), (1,), 0)],
         ids=["dtype", "extent", "rank", "strides", "format"],
     )
-    def test_other_descriptions(
+    def test_other_descriptions_are_planned_anew(
         self, lib: ctypes.CDLL, dtype: int, shape: tuple[int, ...], strides: tuple[int, ...], format: int
     ) -> None:
         given = [tensor(lib, dtype, shape, strides=strides, format=format) for _ in range(3)]
         assert first_phase(lib, HARDSWISH, given) == (561000, 0, None)
         assert "Python was asked" in recent_error(lib)
 
-    def test_another_product(self, lib: ctypes.CDLL) -> None:
+    def test_another_product_is_planned_anew(self, lib: ctypes.CDLL) -> None:
         set_soc_name(SOC_NAMES[Product.ATLAS_TRAINING])
         assert first_phase(lib, HARDSWISH, [tensor(lib, 0, (8,)) for _ in range(3)])[0] == 561000
         assert "Python was asked" in recent_error(lib)
@@ -411,7 +411,7 @@ class TestAnswersInC:
         assert lib.aclnnHardswishBackward(None, 0, executor, None) == 0
         assert lib.aclnnHardswishBackward(None, 0, executor, None) == 161001
 
-    def test_python_sees_what_lives_in_c(self, lib: ctypes.CDLL) -> None:
+    def test_python_sees_objects_created_in_c(self, lib: ctypes.CDLL) -> None:
         handle = tensor(lib, 0, (2, 3), 64, offset=5)
         assert cann.aclGetViewShape(handle) == (0, [2, 3], 2)
         assert cann.aclGetViewStrides(handle) == (0, [3, 1], 2)
@@ -432,7 +432,7 @@ class TestAnswersInC:
         assert {lib.aclnnHardswishBackward(None, 0, executor, None) for executor in executors} == {0}
         assert lib.aclDestroyAclOpExecutor(executors[0]) == 0
 
-    def test_a_list_ends_its_tensors_wherever_they_live(self, lib: ctypes.CDLL) -> None:
+    def test_destroying_a_list_destroys_tensors_of_c_and_python(self, lib: ctypes.CDLL) -> None:
         here, there = tensor(lib, 0, (1,)), tensor(lib, 0, (1,))
         assert cann.aclGetViewOffset(there) == (0, 0)  # Python's from now on
         both = lib.aclCreateTensorList((ctypes.c_void_p * 2)(here, there), 2)
@@ -441,7 +441,7 @@ class TestAnswersInC:
             assert lib.aclDestroyTensor(handle) == 161001
 
 
-def test_answers_for_which_c_has_no_place_leave_pythons_table(lib: ctypes.CDLL, buffers: Buffers) -> None:
+def test_executors_that_c_has_no_room_for_leave_pythons_table(lib: ctypes.CDLL, buffers: Buffers) -> None:
     native = runtime_handles.adopt.__self__  # type: ignore[attr-defined]  # a method, where the libraries are loaded
     address = buffers.put(X)
 
@@ -472,7 +472,7 @@ class TestMisuse:
             assert word in text
         assert lib.aclrtSynchronizeStream(None) == 0
 
-    def test_a_second_use_of_a_single_use_executor(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
+    def test_a_second_use_of_a_single_use_executor_is_rejected(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
         executor = executor_over(lib, *(buffers.put(array) for array in (DY, X, np.zeros_like(X))))
         assert lib.aclnnHardswishBackward(None, 0, executor, None) == 0
         self.expect_error(lib, executor, 161001, "executor")
@@ -490,28 +490,28 @@ class TestMisuse:
         assert lib.aclDestroyAclOpExecutor(executor) == 561000
         self.expect_error(lib, executor, 161001, "executor")
 
-    def test_an_executor_of_another_operator(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
+    def test_an_executor_of_another_operator_is_rejected(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
         executor = executor_over(lib, *(buffers.put(array) for array in (DY, X, np.zeros_like(X))))
         assert lib.aclnnSiluBackward(None, 0, executor, None) == 161002
         assert "aclnnHardswishBackward" in recent_error(lib)
 
     @pytest.mark.parametrize("which", range(3), ids=["gradOutput", "self", "out"])
-    def test_a_tensor_that_reaches_outside_its_allocation(self, lib: ctypes.CDLL, buffers: Buffers, which: int) -> None:
+    def test_a_tensor_beyond_its_allocation_is_rejected(self, lib: ctypes.CDLL, buffers: Buffers, which: int) -> None:
         addresses = [buffers.put(DY) for _ in range(3)]
         addresses[which] += 4
         self.expect_error(lib, executor_over(lib, *addresses), 107000, HARDSWISH.parameters[which].name, "32 bytes")
 
     @pytest.mark.parametrize("which", range(3), ids=["gradOutput", "self", "out"])
-    def test_a_freed_buffer(self, lib: ctypes.CDLL, buffers: Buffers, which: int) -> None:
+    def test_a_freed_buffer_is_rejected(self, lib: ctypes.CDLL, buffers: Buffers, which: int) -> None:
         addresses = [buffers.put(DY) for _ in range(3)]
         executor = executor_over(lib, *addresses)
         assert lib.aclrtFree(addresses[which]) == 0
         self.expect_error(lib, executor, 107000, HARDSWISH.parameters[which].name, "freed")
 
-    def test_null_data(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
+    def test_null_data_is_rejected(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
         self.expect_error(lib, executor_over(lib, buffers.put(DY), buffers.put(X), 0), 107000, "out", "null")
 
-    def test_an_output_in_read_only_memory(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
+    def test_an_output_in_read_only_memory_is_rejected(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
         constant = bytes(64)
         address = ctypes.cast(ctypes.c_char_p(constant), ctypes.c_void_p).value
         assert address is not None
@@ -519,7 +519,7 @@ class TestMisuse:
         self.expect_error(lib, executor_over(lib, buffers.put(DY), buffers.put(X), aligned), 107000, "out")
         assert constant == bytes(64)
 
-    def test_freeing_what_was_not_allocated(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
+    def test_freeing_an_unallocated_address_is_rejected(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
         address = buffers.put(DY)
         assert lib.aclrtFree(address + 4) == 107000
         assert lib.aclrtFree(DY.ctypes.data) == 107000
@@ -527,7 +527,7 @@ class TestMisuse:
         assert lib.aclrtFree(address) == 107000
         assert "freed" in recent_error(lib)
 
-    def test_handles_null_stale_foreign_and_destroyed_twice(self, lib: ctypes.CDLL, device: None) -> None:
+    def test_null_stale_and_foreign_handles_are_rejected(self, lib: ctypes.CDLL, device: None) -> None:
         array = lib.aclCreateIntArray(int64s([1, 2]), 2)
         size = ctypes.c_uint64()
         assert lib.aclGetFloatArraySize(array, ctypes.byref(size)) == 161001, "an array of another type"

@@ -30,7 +30,7 @@ def host(toolkit_root: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("way", ["compute", "threads", "fork", "exit"])
-def test_a_c_process(compiled: Compile, way: str) -> None:
+def test_a_c_process_starts_and_exits_cleanly(compiled: Compile, way: str) -> None:
     done = run(compiled("host.c"), way)
     assert done.stderr == ""
     assert done.stdout.startswith(f"{way}: 0\n")
@@ -80,7 +80,9 @@ def test_libraries_open_by_bare_name(toolkit_root: Path, compiled: Compile) -> N
     assert run(compiled("loader.c"), "LOCAL", *LIBRARIES, env=env).stdout == "ok\n"
 
 
-def test_a_relative_path_and_another_directory(toolkit_root: Path, compiled: Compile, tmp_path: Path) -> None:
+def test_libraries_open_by_a_relative_path_from_another_directory(
+    toolkit_root: Path, compiled: Compile, tmp_path: Path
+) -> None:
     name = os.path.relpath(toolkit_root / "lib64" / "libopapi.so", tmp_path)
     assert run(compiled("loader.c"), "LOCAL", name, cwd=tmp_path).stdout == "ok\n"
 
@@ -95,12 +97,12 @@ def test_a_relative_path_and_another_directory(toolkit_root: Path, compiled: Com
     ],
     ids=lambda env: next(iter(env)),
 )
-def test_somebody_elses_python_variables_change_nothing(compiled: Compile, env: dict[str, str]) -> None:
+def test_foreign_python_variables_have_no_effect(compiled: Compile, env: dict[str, str]) -> None:
     done = run(compiled("host.c"), "compute", env=env)
     assert done.stderr == ""
 
 
-def test_modules_on_somebody_elses_path_are_not_imported(compiled: Compile, tmp_path: Path) -> None:
+def test_modules_on_a_foreign_pythonpath_are_not_imported(compiled: Compile, tmp_path: Path) -> None:
     (tmp_path / "numpy.py").write_text("raise SystemExit('the wrong numpy')")
     run(compiled("host.c"), "compute", env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
 
@@ -152,13 +154,13 @@ def test_the_current_folder_and_pythonpath_of_a_build_are_not_searched(
     assert f"'{Path.cwd()}'" not in code
 
 
-def test_another_virtual_environment_is_active(compiled: Compile, tmp_path: Path) -> None:
+def test_another_active_virtual_environment_has_no_effect(compiled: Compile, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "other"], check=True)
     env = {"VIRTUAL_ENV": str(tmp_path / "other"), "PATH": f"{tmp_path / 'other' / 'bin'}:{os.environ['PATH']}"}
     assert run(compiled("host.c"), "compute", env=env, cwd=tmp_path).stderr == ""
 
 
-def test_no_environment_at_all(compiled: Compile, tmp_path: Path) -> None:
+def test_a_program_runs_without_environment_variables(compiled: Compile, tmp_path: Path) -> None:
     command = ["env", "-i", f"HOME={tmp_path}", str(compiled("host.c")), "statuses"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/")
     assert done.stdout.splitlines()[0] == "aclInit 0"
@@ -183,36 +185,36 @@ class TestPythonCannotStart:
         assert line.startswith("aclnn: ")
         return line
 
-    def test_the_tree_was_moved(self, host: Path, copy: Path) -> None:
+    def test_a_moved_tree_works(self, host: Path, copy: Path) -> None:
         assert run(host, "statuses", env={"LD_LIBRARY_PATH": str(copy / "lib64")}).stdout.startswith("aclInit 0\n")
 
-    def test_the_bridge_is_gone(self, host: Path, copy: Path) -> None:
+    def test_a_missing_bridge_is_named(self, host: Path, copy: Path) -> None:
         (copy / "lib64" / "aclnn" / "bridge.so").unlink()
         line = self.error_of(host, copy / "lib64")
         assert "bridge.so" in line
         assert "aclnn toolkit build" in line
 
-    def test_the_python_library_is_gone(self, host: Path, copy: Path) -> None:
+    def test_a_missing_libpython_is_named(self, host: Path, copy: Path) -> None:
         replace_in(copy / "lib64" / "aclnn" / "libaclnn_start.so", b"/libpython", b"/libnobody")
         line = self.error_of(host, copy / "lib64")
         assert "libnobody" in line
         assert "aclnn toolkit build" in line
 
-    def test_the_server_cannot_be_imported(self, host: Path, copy: Path) -> None:
+    def test_entry_points_that_cannot_be_imported_are_named(self, host: Path, copy: Path) -> None:
         replace_in(
             copy / "lib64" / "aclnn" / "bridge.so", b"import aclnn.toolkit.entry_points", b"import aclnn.toolkit.nobody"
         )
         line = self.error_of(host, copy / "lib64")
         assert "aclnn.toolkit.nobody" in line
 
-    def test_a_trace_cannot_be_written(self, compiled: Compile) -> None:
+    def test_an_unwritable_trace_is_named(self, compiled: Compile) -> None:
         done = run(compiled("host.c"), "statuses", env={"ACLNN_TRACE": "/nonexistent/trace"})
         assert done.stdout == self.REJECTED
         (line,) = done.stderr.splitlines()
         assert "ACLNN_TRACE: expected" in line
         assert "'/nonexistent/trace'" in line
 
-    def test_another_version_of_python(self, host: Path, copy: Path) -> None:
+    def test_another_version_of_python_is_named(self, host: Path, copy: Path) -> None:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         start = copy / "lib64" / "aclnn" / "libaclnn_start.so"
         replace_in(start, f"\0{version}.\0".encode(), b"\x009.9\0".ljust(len(version) + 3, b"\0"))
@@ -299,7 +301,7 @@ else:
 
 
 @pytest.mark.parametrize("handler", ["python", "c"])
-def test_exit_handlers_of_a_python_process(toolkit_root: Path, handler: str) -> None:
+def test_exit_handlers_of_a_python_process_may_make_calls(toolkit_root: Path, handler: str) -> None:
     done = run(Path(sys.executable), "-c", LATE, toolkit_root / "lib64" / "libascendcl.so", handler)
     assert done.stdout == "0 0\n"
     assert done.stderr == ""

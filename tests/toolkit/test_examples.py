@@ -130,7 +130,7 @@ def function(name: str, case: Case) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("product", BY_PRODUCT, ids=lambda product: product.name)
-def test_worked_examples_from_cpp(compiled: Compile, tmp_path: Path, product: Product) -> None:
+def test_worked_examples_run_from_cpp(compiled: Compile, tmp_path: Path, product: Product) -> None:
     rows = BY_PRODUCT[product]
     source = tmp_path / "examples.cpp"
     source.write_text(program(rows))

@@ -52,7 +52,7 @@ class TestPrograms:
         done = run(compiled("first_calls.cpp"), shift)
         assert (done.stdout, done.stderr) == ("ok\n", "")
 
-    def test_kernels_that_no_process_has_compiled_yet(self, compiled: Compile, tmp_path: Path) -> None:
+    def test_eight_threads_compile_new_kernels(self, compiled: Compile, tmp_path: Path) -> None:
         done = run(compiled("first_calls.cpp"), 0, env={"ACLNN_CACHE_DIR": str(tmp_path)}, timeout_s=300)
         assert (done.stdout, done.stderr) == ("ok\n", "")
 
@@ -69,7 +69,7 @@ class TestPrograms:
         assert done.stdout == "fork-during: 0\n"
 
 
-def test_one_text_for_two_threads_that_ask_first() -> None:
+def test_two_threads_get_the_same_first_text() -> None:
     server = pytest.importorskip("aclnn.toolkit.entry_points")
 
     class SlowForeignInterface:
@@ -98,7 +98,7 @@ def test_one_of_two_threads_that_destroy_a_tensor_is_rejected(monkeypatch: pytes
     assert sorted(meet(*[lambda: cann.aclDestroyTensor(tensor)] * 2)) == [0, 161001]
 
 
-def test_a_handle_that_is_destroyed_while_it_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handle_may_be_destroyed_while_it_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
     class Vanishing(dict[int, Any]):
         def __contains__(self, key: object) -> bool:
             return self.pop(key, None) is not None  # type: ignore[call-overload]  # any object may be asked for
@@ -160,7 +160,7 @@ def test_kernels_are_imported_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> 
     assert met == []
 
 
-def test_an_event_that_a_stream_resets_while_it_is_queried() -> None:
+def test_an_event_may_be_reset_while_it_is_queried() -> None:
     class Reset(Event):
         """A device reset whose record is removed as soon as it is read."""
 

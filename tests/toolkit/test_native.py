@@ -58,5 +58,5 @@ def test_a_child_adopts_though_a_thread_of_its_parent_did() -> None:
         ("aclFloat16ToFloat", "NAN"),
     ],
 )
-def test_fallback_values_without_python(name: str, answer: str) -> None:
+def test_functions_return_fallback_values_without_python(name: str, answer: str) -> None:
     assert trampolines.fallback(FUNCTIONS[name]) == answer

@@ -54,7 +54,7 @@ def test_the_documents_programs_print_the_worked_values(compiled: Compile, name:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PRINTED)
-def test_a_workspace_that_is_asked_for_is_taken(compiled: Compile, name: str) -> None:
+def test_programs_pass_the_requested_workspace(compiled: Compile, name: str) -> None:
     done = run(compiled(sample(name), "-w"), env={"ACLNN_TEST_WORKSPACE_BYTES": "4096"})
     assert done.stdout == PRINTED[name]
 
@@ -66,25 +66,25 @@ def test_the_example_prints_what_readme_shows(compiled: Compile) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["elementwise", pytest.param("norms", marks=pytest.mark.long)])
-def test_every_operator_in_every_layout(compiled: Compile, part: str) -> None:
+def test_every_operator_runs_in_every_layout(compiled: Compile, part: str) -> None:
     done = run(compiled("operators.cpp"), part, timeout_s=600)
     assert done.stdout == {"elementwise": "735 cases\n", "norms": "84 cases\n"}[part]
 
 
-def test_start_and_stop_devices_memory_and_error_texts(compiled: Compile) -> None:
+def test_programs_initialize_allocate_and_read_error_texts(compiled: Compile) -> None:
     done = run(compiled("lifecycle.c"), env={"ACLNN_MEMORY_BYTES": str(1 << 28)})
     assert done.stdout == "ok\n"
 
 
-def test_streams_and_events(compiled: Compile) -> None:
+def test_programs_use_streams_and_events(compiled: Compile) -> None:
     assert run(compiled("streams.cpp")).stdout == "ok\n"
 
 
-def test_notifies_and_values_that_streams_wait_for(compiled: Compile) -> None:
+def test_programs_use_notifies_and_values(compiled: Compile) -> None:
     assert run(compiled("notifies.cpp"), env={"ACLNN_SOC_NAME": "Ascend950DT_9571"}).stdout == "ok\n"
 
 
-def test_memory_by_attributes_copies_and_what_there_is(compiled: Compile) -> None:
+def test_programs_allocate_with_attributes_and_copy(compiled: Compile) -> None:
     assert run(compiled("memory.cpp"), env={"ACLNN_SOC_NAME": "Ascend910B2"}).stdout == "ok\n"
 
 
@@ -103,7 +103,7 @@ def test_eight_threads_with_ten_thousand_operators_each(compiled: Compile) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["compute", "threads", "exit"])
-def test_under_address_and_undefined_behaviour_sanitizers(compiled: Compile, way: str) -> None:
+def test_programs_pass_address_and_undefined_behaviour_sanitizers(compiled: Compile, way: str) -> None:
     host = compiled("host.c", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
     # The interpreter is never ended: all that it holds would count as leaked.
     done = run(host, way, env={"ASAN_OPTIONS": "detect_leaks=0"})
@@ -121,12 +121,12 @@ def under_valgrind(root: Path, program: Path, *arguments: object) -> str:
 
 
 @pytest.mark.long
-def test_calls_under_valgrind(toolkit_root: Path, compiled: Compile) -> None:
+def test_calls_pass_valgrind(toolkit_root: Path, compiled: Compile) -> None:
     assert under_valgrind(toolkit_root, compiled("host.c"), "statuses").endswith("statuses: 0\n")
 
 
 @pytest.mark.long
-def test_a_sample_under_valgrind_with_the_documented_options(toolkit_root: Path, compiled: Compile) -> None:
+def test_a_sample_passes_valgrind_with_the_documented_options(toolkit_root: Path, compiled: Compile) -> None:
     # One; python -m tests.c.memcheck runs them all.
     program = compiled(sample("hardswish_backward"), "-w")
     assert under_valgrind(toolkit_root, program) == PRINTED["hardswish_backward"]
@@ -138,9 +138,9 @@ def test_the_samples_match_the_table(case: Case) -> None:
     assert printed == " ".join(case.examples[0].printed.values()).split()
 
 
-def test_an_operator_by_its_type(compiled: Compile) -> None:
+def test_programs_run_operators_by_type(compiled: Compile) -> None:
     assert run(compiled("by_type.c")).stdout == "0\n-1 -0.5 1 2\n"
 
 
-def test_two_processes_add_their_buffers_up(compiled: Compile) -> None:
+def test_two_processes_reduce_their_buffers(compiled: Compile) -> None:
     assert run(compiled("hccl.c", "-D_POSIX_C_SOURCE=200809L")).stdout == "pair: both ranks have the sum\n"

@@ -17,7 +17,7 @@ import aclnn.torch  # noqa: E402
 ROOT = Path(__file__).parents[2]
 
 
-def test_documented_examples() -> None:
+def test_documented_examples_run() -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "pytorch.md").read_text(), re.DOTALL)
     assert len(blocks) >= 5
     namespace: dict[str, Any] = {}
@@ -32,7 +32,7 @@ def test_every_operator_is_documented() -> None:
 
 @pytest.mark.parametrize("inplace", [False, True])
 @pytest.mark.parametrize("name", ["SiLU", "Hardswish"])
-def test_modules_in_place(name: str, inplace: bool) -> None:
+def test_modules_with_inplace_overwrite_their_argument(name: str, inplace: bool) -> None:
     theirs, ours = getattr(torch.nn, name)(inplace=inplace), getattr(aclnn.torch.nn, name)(inplace=inplace)
     leaf = torch.randn(5, requires_grad=True)
     for module in (theirs, ours):
@@ -47,7 +47,7 @@ def test_modules_in_place(name: str, inplace: bool) -> None:
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("name", ["SiLU", "Hardswish"])
-def test_modules_in_place_under_vmap(name: str, compiled: bool) -> None:
+def test_modules_with_inplace_under_vmap(name: str, compiled: bool) -> None:
     """A batched tensor does not show that it requires a gradient, but x must not be overwritten."""
     x, weight = torch.randn(4, 6), torch.randn(6, requires_grad=True)
     gradients = []
@@ -122,7 +122,7 @@ def test_a_module_with_a_forward_of_its_own_is_left_alone() -> None:
     assert type(aclnn.torch.unpatch(model)[1]) is aclnn.torch.nn.GELU
 
 
-def test_fast_gelu_and_unknown_mode() -> None:
+def test_fast_gelu_is_computed_and_unknown_modes_are_rejected() -> None:
     x = torch.randn(9)
     torch.testing.assert_close(aclnn.torch.nn.FastGELU()(x), x * torch.sigmoid(1.702 * x))
     with pytest.raises(RuntimeError, match="expected 'none' or 'tanh', got 'sigmoid'"):

@@ -72,7 +72,7 @@ def test_a_patched_module_trains_as_pytorchs_does(module: Any, shape: tuple[int,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("training", [False, True])
-def test_second_derivatives_of_batch_norm(training: bool) -> None:
+def test_second_derivatives_of_batch_norm_match_pytorch(training: bool) -> None:
     x, w, b = given(3, 4, 5), given(4), given(4)
     mean, var = given(4), given(4).abs() + 0.5
 
@@ -86,7 +86,7 @@ def test_second_derivatives_of_batch_norm(training: bool) -> None:
         torch.testing.assert_close(got, expected, rtol=1e-3, atol=1e-2)
 
 
-def test_second_derivatives_of_group_norm() -> None:
+def test_second_derivatives_of_group_norm_match_pytorch() -> None:
     x, w, b = given(3, 4, 5), given(4), given(4)
 
     def second(function: Any) -> Any:
@@ -100,7 +100,7 @@ def test_second_derivatives_of_group_norm() -> None:
 
 
 @pytest.mark.parametrize(("activated", "scale"), [(True, 1.5), (False, 1.0)])
-def test_derivatives_of_group_norm_and_swish(activated: bool, scale: float) -> None:
+def test_derivatives_of_group_norm_swish_match_pytorch(activated: bool, scale: float) -> None:
     def derivatives(function: Any, dtype: Any) -> list[Any]:
         inputs = [given(*shape).to(dtype).requires_grad_() for shape in ((3, 4, 5), (4,), (4,))]
         y = function(*inputs)
@@ -119,7 +119,7 @@ def test_derivatives_of_group_norm_and_swish(activated: bool, scale: float) -> N
 
 
 @pytest.mark.slow
-def test_group_norm_and_swish_of_16_bit_inputs_with_float32_parameters() -> None:
+def test_group_norm_swish_accepts_16_bit_inputs_with_float32_parameters() -> None:
     x, w, b = given(3, 4, 5).half().requires_grad_(), given(4).requires_grad_(), given(4)
     wide = x.detach().float().requires_grad_()
     for tensor in (x, wide):
@@ -130,7 +130,7 @@ def test_group_norm_and_swish_of_16_bit_inputs_with_float32_parameters() -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("given_", [(True, False), (False, True), (False, False)], ids=str)
 @pytest.mark.parametrize("activated", [True, False])
-def test_group_norm_and_silu_without_a_weight_or_bias(activated: bool, given_: tuple[bool, bool]) -> None:
+def test_group_norm_silu_runs_without_weight_or_bias(activated: bool, given_: tuple[bool, bool]) -> None:
     x = given(3, 4, 5)
     w, b = (given(4) if there else None for there in given_)
     got, expected = (tensor.detach().clone().requires_grad_() for tensor in (x, x))
@@ -161,7 +161,7 @@ def rms_norm(x: Any, w: Any) -> Any:
 @pytest.mark.parametrize(
     "name", ["gemma_rms_norm", "add_rms_norm", "add_rms_norm, its result", "add_rms_norm, its sum"]
 )
-def test_derivatives_of_other_rms_norms(name: str, dtype: Any) -> None:
+def test_derivatives_of_gemma_and_add_rms_norm_match_pytorch(name: str, dtype: Any) -> None:
     def got(x: Any, w: Any) -> Any:
         if name == "gemma_rms_norm":
             return torch.ops.aclnn.gemma_rms_norm(x, w)[0]
@@ -248,7 +248,7 @@ REJECTED = {
 
 
 @pytest.mark.parametrize("name", REJECTED)
-def test_statistics_that_pytorch_rejects(name: str) -> None:
+def test_statistics_that_pytorch_rejects_are_rejected(name: str) -> None:
     call, error = REJECTED[name]
     for f in (theirs, ours):
         with pytest.raises(error):
@@ -274,7 +274,7 @@ def test_a_batch_without_members_leaves_running_statistics_alone() -> None:
 
 @pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("name", ["group_norm", "instance_norm"])
-def test_float32_parameters_with_bfloat16(name: str, autocast: bool) -> None:
+def test_float32_parameters_are_accepted_with_bfloat16(name: str, autocast: bool) -> None:
     """Float32 parameters are allowed with bfloat16 inputs."""
     options = (2,) if name == "group_norm" else (None, None)
     found = []

@@ -146,7 +146,7 @@ WITHOUT_GRADIENT = ["inplace_add_rms_norm", "instance_norm"]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONAL)
-def test_opcheck(name: str) -> None:
+def test_opcheck_passes(name: str) -> None:
     # With gradients opcheck also compares them with those under AOTAutograd, with static and dynamic shapes.
     torch.library.opcheck(getattr(A, name).default, tuple(arguments(name, gradient=name not in WITHOUT_GRADIENT)))
 
@@ -156,7 +156,7 @@ def test_opcheck(name: str) -> None:
 @pytest.mark.parametrize(
     "checks", [CHECKS, pytest.param("test_aot_dispatch_dynamic", marks=pytest.mark.long)], ids=["eager", "compiled"]
 )
-def test_opcheck_of_permuted_strides(name: str, checks: Any) -> None:
+def test_opcheck_passes_with_permuted_strides(name: str, checks: Any) -> None:
     torch.library.opcheck(getattr(A, name).default, tuple(arguments(name, transposed=True)), test_utils=checks)
 
 
@@ -174,7 +174,7 @@ def test_backward_without_a_gradient_raises(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONAL)
-def test_opcheck_out(name: str) -> None:
+def test_opcheck_passes_with_out(name: str) -> None:
     given = arguments(name)
     outs = {
         key: torch.empty_like(value)
@@ -185,13 +185,13 @@ def test_opcheck_out(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "attributes"), [("inplace_hardswish", ()), ("inplace_elu", (1.5, 2))])
-def test_opcheck_in_place(name: str, attributes: tuple[float, ...]) -> None:
+def test_opcheck_passes_in_place(name: str, attributes: tuple[float, ...]) -> None:
     for overload in (getattr(A, name).default, getattr(A, name).into):
         torch.library.opcheck(overload, (torch.randn(3, 4), *attributes), test_utils=CHECKS)
 
 
 @pytest.mark.parametrize("mask", [[bool(bits & 1), bool(bits & 2), bool(bits & 4)] for bits in range(8)])
-def test_masks(mask: list[bool]) -> None:
+def test_output_mask_selects_gradients(mask: list[bool]) -> None:
     given = arguments("layer_norm_backward")
     whole, part = A.layer_norm_backward(*given), A.layer_norm_backward(*given, mask)
     for expected, got, wanted in zip(whole, part, mask, strict=True):
@@ -256,7 +256,7 @@ PEERS: dict[str, Callable[..., Any]] = {
         for dtype in DTYPES
     ],
 )
-def test_gradients(name: str, dtype: Any) -> None:
+def test_first_derivatives_match_float64(name: str, dtype: Any) -> None:
     ours, theirs = arguments(name, dtype=dtype, gradient=True), arguments(name, dtype=torch.float64, gradient=True)
     with torch.no_grad():
         for mine, other in zip(ours, theirs, strict=True):
@@ -308,7 +308,7 @@ def test_gradients_of_layer_norm_of_a_sum_reach_every_term(added: tuple[int, ...
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_second_derivatives(name: str) -> None:
+def test_second_derivatives_match_float64(name: str) -> None:
     def twice(function: Callable[..., Any], dtype: Any) -> list[Any]:
         given = arguments(name, dtype=dtype, gradient=True)
         tensors = [value for value in given if isinstance(value, torch.Tensor)]
@@ -331,7 +331,7 @@ def test_derivatives_by_grad_output_are_the_slope(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_nested_transforms(name: str) -> None:
+def test_nested_transforms_differentiate_twice(name: str) -> None:
     """The inner gradient must not be a constant to the outer one, or second derivatives are 0."""
     func = torch.func
 
@@ -418,7 +418,7 @@ def test_layer_norm_makes_permuted_inputs_row_major() -> None:
     aclnn.torch.patch(torch.nn.Sequential(torch.nn.LayerNorm(6)))(x).view(10, 6)
 
 
-def test_out_and_in_place() -> None:
+def test_out_and_in_place_calls_write_the_given_tensors() -> None:
     x, dy = torch.randn(4, 6), torch.randn(4, 6)
     out = torch.full((4, 12), torch.nan)[:, ::2]
     assert A.silu_backward.out(dy, x, out=out) is out
@@ -457,7 +457,7 @@ def test_numbers_are_distinguished_by_more_than_equality() -> None:
         A.elu(x, 1 + 0j)
 
 
-def test_numbers_of_an_operator_in_place() -> None:
+def test_inplace_elu_takes_numbers_and_negated_views() -> None:
     x = torch.randn(4, 6, dtype=torch.float64)
     expected = A.elu(x, 1.5, input_scale=2)
     written = torch._neg_view(-x)
@@ -468,7 +468,7 @@ def test_numbers_of_an_operator_in_place() -> None:
 
 
 @pytest.mark.parametrize("is_result", [False, True])
-def test_second_derivatives_of_elu(is_result: bool) -> None:
+def test_second_derivatives_of_elu_match_pytorch(is_result: bool) -> None:
     dy, v = (torch.randn(40, generator=torch.Generator().manual_seed(seed), requires_grad=True) for seed in (1, 2))
     given = (1.5, 2.0, 0.5, is_result)
     ours = torch.autograd.grad(A.elu_backward(dy, *given, v).sin().sum(), (dy, v))
@@ -496,7 +496,7 @@ def test_out_and_in_place_write_negated_views() -> None:
 
 
 @pytest.mark.parametrize("name", ["silu", "gelu_backward_v2", "hardswish_backward"])
-def test_vmap_elementwise(name: str) -> None:
+def test_vmap_of_elementwise_operators(name: str) -> None:
     given = arguments(name)
     whole = getattr(A, name)(*given)
     assert torch.equal(torch.func.vmap(getattr(A, name), in_dims=1, out_dims=1)(*given), whole)
@@ -507,7 +507,7 @@ def test_vmap_elementwise(name: str) -> None:
 
 
 @pytest.mark.parametrize("dim", [0, 1, -1, -2])
-def test_vmap_swi_glu(dim: int) -> None:
+def test_vmap_of_swi_glu(dim: int) -> None:
     x = torch.randn(3, 4, 6)
     assert torch.equal(
         torch.func.vmap(A.swi_glu, (0, None))(x, dim), torch.stack([A.swi_glu(member, dim) for member in x])
@@ -517,20 +517,20 @@ def test_vmap_swi_glu(dim: int) -> None:
 
 
 @pytest.mark.parametrize("dim", [2, -3])
-def test_vmap_swi_glu_does_not_halve_the_batch(dim: int) -> None:
+def test_vmap_of_swi_glu_does_not_halve_the_batch(dim: int) -> None:
     with pytest.raises(RuntimeError, match=f"dim: expected from -2 to 1, got {dim}"):
         torch.func.vmap(A.swi_glu, (0, None))(torch.randn(4, 2, 6), dim)
 
 
 @pytest.mark.parametrize("dim", [0, 4, -1])
-def test_gradient_of_swi_glu_of_nine_dimensions(dim: int) -> None:
+def test_swi_glu_of_nine_dimensions_has_a_gradient(dim: int) -> None:
     """SwiGLU's gradient operator takes eight dimensions; nine work, too."""
     x = torch.randn(2, 1, 2, 1, 4, 1, 2, 1, 2, requires_grad=True)
     ours, theirs = (torch.autograd.grad(f(x, dim).sin().sum(), x)[0] for f in (A.swi_glu, swi_glu))
     torch.testing.assert_close(ours, theirs)
 
 
-def test_vmap_layer_norm() -> None:
+def test_vmap_of_layer_norm() -> None:
     x, weight, dy = torch.randn(6, 3, 5), torch.randn(6, 5), torch.randn(6, 3, 5)
 
     def loss(x: Any, weight: Any, dy: Any) -> Any:
@@ -545,7 +545,7 @@ def test_vmap_layer_norm() -> None:
                 torch.testing.assert_close(mine[i], other)
 
 
-def test_vmap_rms_norm() -> None:
+def test_vmap_of_rms_norm() -> None:
     x, weight, dy = torch.randn(6, 3, 5), torch.randn(6, 5), torch.randn(6, 3, 5)
 
     def loss(x: Any, weight: Any, dy: Any) -> Any:
@@ -737,7 +737,7 @@ ERRORS: list[tuple[str, Callable[[], Any], str]] = [
 
 
 @pytest.mark.parametrize(("call", "text"), [row[1:] for row in ERRORS], ids=[row[0] for row in ERRORS])
-def test_errors(call: Callable[[], Any], text: str) -> None:
+def test_invalid_calls_raise_an_error_that_names_the_reason(call: Callable[[], Any], text: str) -> None:
     with pytest.raises((RuntimeError, NotImplementedError), match=text):
         call()
 
@@ -752,7 +752,7 @@ def test_an_error_carries_the_code() -> None:
     ("version", "text"),
     [(None, r"torch is not installed: pip install .*\[torch\]'"), ("2.7.1", "torch 2.8 or newer, got 2.7.1")],
 )
-def test_without_a_usable_torch(version: str | None, text: str) -> None:
+def test_a_missing_or_old_torch_is_reported(version: str | None, text: str) -> None:
     fake = "None" if version is None else f"types.SimpleNamespace(__version__={version!r})"
     program = f"import sys, types; sys.modules['torch'] = {fake}\nimport aclnn.torch"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -33,14 +33,14 @@ def gradients(function: Callable[[Any], Any], x: Any) -> list[Any]:
 
 @pytest.mark.parametrize(("shape", "dim"), [((3, 4, 5), 1), ((3, 4, 5), -1), ((), 0)], ids=str)
 @pytest.mark.parametrize("name", NAMES)
-def test_values_and_derivatives(name: str, shape: tuple[int, ...], dim: int) -> None:
+def test_values_and_derivatives_match_pytorch(name: str, shape: tuple[int, ...], dim: int) -> None:
     x = given(*shape)
     found = gradients(lambda x: getattr(ours, name)(x, dim), x)
     for got, expected in zip(found, gradients(lambda x: getattr(theirs, name)(x, dim), x.double()), strict=True):
         torch.testing.assert_close(got, expected.float(), rtol=1e-5, atol=1e-6)
 
 
-def test_a_mask_keeps_what_lies_behind_it_out() -> None:
+def test_masked_positions_have_no_weight_and_no_gradient() -> None:
     """In causal attention, later positions have no weight and no gradient."""
     scores = given(6, 6).masked_fill(torch.ones(6, 6).triu(1).bool(), -math.inf)
     got, expected = (gradients(lambda x, f=f: f(x, -1), scores) for f in (ours.softmax, theirs.softmax))
@@ -62,7 +62,7 @@ def test_vmap_sums_within_each_member(name: str, dim: int) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_arguments_are_pytorchs(name: str) -> None:
+def test_arguments_match_pytorchs(name: str) -> None:
     x = given(3, 4, 5)
     halves = getattr(ours, name)(x.bfloat16(), 2, dtype=torch.float32)
     assert halves.dtype is torch.float32
@@ -75,7 +75,7 @@ def test_arguments_are_pytorchs(name: str) -> None:
 
 @pytest.mark.parametrize("module", [torch.nn.Softmax(1), torch.nn.LogSoftmax(-1), torch.nn.Softmax()], ids=str)
 @pytest.mark.filterwarnings("ignore:Implicit dimension")
-def test_a_patched_module_is_pytorchs(module: Any) -> None:
+def test_a_patched_module_matches_pytorchs(module: Any) -> None:
     model = aclnn.torch.patch(copy.deepcopy(module))
     assert type(model).__module__ == "aclnn.torch.nn"
     assert repr(model) == repr(module)

@@ -57,30 +57,30 @@ def packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
 
 
 class TestCheck:
-    def test_matching_packages(self, packages: dict[str, str]) -> None:
+    def test_matching_packages_are_accepted(self, packages: dict[str, str]) -> None:
         assert checks.check() == {"torch": "2.13.0+cpu", "torch_npu": "2.13.0"}
 
     @pytest.mark.parametrize("name", ["torch", "torch_npu", "pyyaml"])
-    def test_missing_packages(self, packages: dict[str, str], name: str) -> None:
+    def test_missing_packages_are_named(self, packages: dict[str, str], name: str) -> None:
         del packages[name]
         with pytest.raises(ToolkitError, match=rf"^{name}: not installed: pip install"):
             checks.check()
 
     @pytest.mark.parametrize(("name", "version"), [("torch", "2.12.0+cpu"), ("torch_npu", "2.7.1.post2")])
-    def test_another_version(self, packages: dict[str, str], name: str, version: str) -> None:
+    def test_another_version_is_named(self, packages: dict[str, str], name: str, version: str) -> None:
         packages[name] = version
         with pytest.raises(ToolkitError) as caught:
             checks.check()
         assert str(caught.value).startswith(f"{name}: expected 2.13.0, got {version}: pip install")
 
-    def test_pytorchs_cuda_build(self, packages: dict[str, str], tmp_path: Path) -> None:
+    def test_pytorchs_cuda_build_is_named(self, packages: dict[str, str], tmp_path: Path) -> None:
         (tmp_path / "torch" / "lib").mkdir(parents=True)
         (tmp_path / "torch" / "lib" / "libtorch_cuda.so").touch()
         with pytest.raises(ToolkitError, match="expected PyTorch's CPU build"):
             checks.check()
 
     @pytest.mark.parametrize(("system", "machine"), [("darwin", "arm64"), ("linux", "riscv64")])
-    def test_a_platform_without_a_wheel(
+    def test_a_platform_without_a_wheel_is_named(
         self, packages: dict[str, str], monkeypatch: pytest.MonkeyPatch, system: str, machine: str
     ) -> None:
         monkeypatch.setattr(checks.sys, "platform", system)
@@ -123,7 +123,7 @@ def test_the_command_names_the_missing_package() -> None:
 
 
 class TestTaskQueue:
-    def test_it_is_used_by_torch_npu_unless_it_is_switched_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_task_queue_is_used_by_torch_npu_unless_switched_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("TASK_QUEUE_ENABLE", raising=False)
         assert not task_queue.is_used()
         monkeypatch.setitem(sys.modules, "torch_npu", sys)
@@ -190,7 +190,7 @@ class TestWheel:
         assert "aclrtMapMem" in calls.read_text()
 
     @EVERY_SOC
-    def test_devices_streams_events_and_memory(self, soc_name: str) -> None:
+    def test_programs_use_devices_streams_events_and_memory(self, soc_name: str) -> None:
         cores = {"Ascend950DT_9571": (28, 56), "Ascend910B2": (24, 48)}[soc_name]
         out, err = run(
             "import torch, torch_npu\n"
@@ -242,7 +242,7 @@ class TestWheel:
 
     @pytest.mark.long
     @EVERY_SOC
-    def test_ranks_exchange_factors_and_products(self, soc_name: str) -> None:
+    def test_ranks_exchange_matrix_products(self, soc_name: str) -> None:
         out, _ = run(*TORCHRUN, "2", "-m", "tests.npu.products_with_ranks", ACLNN_SOC_NAME=soc_name, timeout_s=300)
         assert sorted(line for line in out.splitlines() if line.startswith("rank ")) == [
             f"rank {rank} of 2: products" for rank in range(2)
@@ -250,7 +250,7 @@ class TestWheel:
 
     @pytest.mark.long
     @EVERY_SOC
-    def test_ranks_have_experts(self, soc_name: str) -> None:
+    def test_ranks_exchange_tokens_of_experts(self, soc_name: str) -> None:
         out, _ = run(*TORCHRUN, "2", "-m", "tests.npu.experts_with_ranks", ACLNN_SOC_NAME=soc_name, timeout_s=300)
         assert sorted(line for line in out.splitlines() if line.startswith("rank ")) == [
             f"rank {rank} of 2: experts" for rank in range(2)

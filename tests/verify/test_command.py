@@ -48,7 +48,7 @@ def dump(folder, suffix, dtype="float32", fault=False):
 
 @pytest.mark.parametrize("dtype", list(FORMATS))
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".safetensors", ".pt", ".bin"])
-def test_pass_and_failure(tmp_path, suffix, dtype):
+def test_verify_passes_right_and_fails_wrong_outputs(tmp_path, suffix, dtype):
     raw = ["--dtype", dtype, "--shape", "5000"] if suffix == ".bin" else []
     for fault, status in ((False, 0), (True, 1)):
         at = dump(tmp_path, suffix, dtype, fault)
@@ -111,7 +111,7 @@ def test_the_product_can_be_chosen(tmp_path, monkeypatch):
     assert run(*words, "--soc-name", "Ascend950DT_9571").exit_code == 0
 
 
-def test_attributes_and_a_third_output(tmp_path):
+def test_verify_takes_attributes_and_a_reference_output(tmp_path):
     inputs = arrays()
     for name, array in inputs.items():
         files.write(tmp_path / f"{name}.npy", array)
@@ -161,7 +161,7 @@ def test_a_missing_output_that_the_mask_requests_is_not_reported_as_null(tmp_pat
     assert "--actual grad_weight: expected an array (output_mask[1] is true), got None" in result.stderr
 
 
-def test_layer_norm(tmp_path):
+def test_verify_checks_layer_norm_backward(tmp_path):
     rng = np.random.default_rng(1)
     x = rng.normal(size=(64, 32)).astype(np.float32)
     inputs = {
@@ -196,7 +196,7 @@ def lists(folder, suffix, cases):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".json"])
-def test_lists_of_cases(tmp_path, suffix):
+def test_verify_takes_a_list_of_cases(tmp_path, suffix):
     cases = []
     for number, fault in enumerate((False, True)):
         folder = tmp_path / f"case{number}"
@@ -215,7 +215,7 @@ def test_lists_of_cases(tmp_path, suffix):
     assert "expected an actual output in case 1" in missing.stderr
 
 
-def test_a_directory_of_cases(tmp_path):
+def test_verify_takes_a_directory_of_cases(tmp_path):
     (tmp_path / "folder").mkdir()
     dump(tmp_path / "folder", ".npy")
     dump(tmp_path, ".safetensors", fault=True)
@@ -471,7 +471,7 @@ def test_the_verdict_is_shown_before_a_report_fails(tmp_path):
     assert "/dev/full: No space left on device" in result.stderr
 
 
-def test_a_folder_that_is_not_there_is_noticed_before_the_work(tmp_path, monkeypatch):
+def test_a_missing_directory_is_reported_before_the_comparison(tmp_path, monkeypatch):
     """A missing folder is an ordinary error, reported before the comparison."""
     monkeypatch.setattr(command, "verify_case", None)
     at = dump(tmp_path, ".npy")
@@ -555,7 +555,7 @@ def test_an_unusable_list_is_reported_with_its_line(tmp_path, name, content, tex
     assert text in shown.replace("[161001 ACLNN_ERR_PARAM_NULLPTR] ", "")
 
 
-def test_a_list_of_excel_is_read(tmp_path):
+def test_a_list_saved_by_excel_is_read(tmp_path):
     dump(tmp_path, ".npy")
     (tmp_path / "c.csv").write_bytes(
         b"\xef\xbb\xbfgrad_output,self,actual\r\ngrad_output.npy,self.npy,grad_input.npy\r\n"

@@ -351,7 +351,7 @@ REFERENCE_VALUES = {
 
 
 @pytest.mark.parametrize("key", REFERENCE_VALUES)
-def test_published_values(key):
+def test_golden_values_match_published_ones(key):
     for x, text in REFERENCE_VALUES[key]:
         gradient = Function(GRADIENTS[dict(ACTIVATIONS)[key]])
         value = gradient.golden([np.ones(1), np.array([x], np.float64)], FORMATS["float32"]).value
@@ -391,7 +391,7 @@ def test_ties_go_to_even():
     assert np.array_equal(found, np.array(halves, np.float32) * least)
 
 
-def test_broadcasting_and_promotion():
+def test_golden_values_broadcast_and_promote():
     dy = np.linspace(-1, 1, 5, dtype=np.float16)
     x = np.linspace(-3, 3, 15, dtype=np.float32).reshape(3, 5)
     found = of("gelu_backward_v2", "tanh", dy, x)
@@ -403,7 +403,7 @@ def test_broadcasting_and_promotion():
     assert np.array_equal(of("gelu_backward_v2", "tanh", dy, turned).rounded, whole.rounded)
 
 
-def test_the_worked_example_of_layer_norm():
+def test_layer_norm_reproduces_the_worked_example():
     rows = np.array([[2, 3], [4, 5]], np.float32)
     found = golden(
         "layer_norm_backward",

@@ -87,7 +87,7 @@ def all_16_bit(dtype):
         ("fast_gelu_backward", None, "bfloat16", 247, -52.75),
     ],
 )
-def test_literal_formulas_over_all_16_bit_inputs(operator, mode, dtype, ulp, x):
+def test_literal_formulas_have_the_specified_errors_over_all_16_bit_inputs(operator, mode, dtype, ulp, x):
     """Compare with the specification's figures, whose formula is the document's, with tanh."""
     inputs = {"self": all_16_bit(dtype), "grad_output": np.ones_like(all_16_bit(dtype))}
     actual = document_tanh(inputs) if mode == "tanh" else literal(operator)(**inputs, **attributes(mode))
@@ -221,7 +221,7 @@ def screenshot(page, picture, size, *more):
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium to draw the page with")
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_the_page_in_a_browser(failing, tmp_path, dark):
+def test_the_page_renders_in_a_browser(failing, tmp_path, dark):
     page = tmp_path / "r.html"
     failing.to_html(page)
     scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
@@ -236,7 +236,7 @@ def test_the_page_in_a_browser(failing, tmp_path, dark):
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium to draw the page with")
-def test_the_page_on_a_phone(failing, tmp_path):
+def test_the_page_fits_a_phone(failing, tmp_path):
     """The page declares its width, and nothing is wider than the screen."""
     page = tmp_path / "r.html"
     probe = "<script>document.title=[document.documentElement.scrollWidth,innerWidth].join(' ')</script></body>"
@@ -284,7 +284,7 @@ def test_errors_are_the_operators_own():
         ({"actual": {"grad_weight": np.ones(3)}}, "silu_backward: expected one of grad_input, got 'grad_weight'"),
     ],
 )
-def test_unusable_arguments(arguments, text):
+def test_invalid_arguments_are_rejected(arguments, text):
     inputs = uniform(size=12)
     given = {"operator": "silu_backward", "inputs": inputs, "actual": inputs["self"], **arguments}
     with pytest.raises(ValueError, match=text):

@@ -73,7 +73,7 @@ def _digits():
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_layer_norm(dtype):
+def test_layer_norm_is_the_exact_result_rounded_once(dtype):
     x, w, b = arrays(dtype)
     found = golden("layer_norm", {"input": x, "weight": w, "bias": b}, normalized_shape=[COLUMNS], eps=EPS)
     rows = [layer_norm_row(exact(row), exact(w), exact(b), mpmath.mpf(EPS)) for row in x]
@@ -82,7 +82,7 @@ def test_layer_norm(dtype):
     expect_exact(found["rstd"], [row[2] for row in rows], "float32")
 
 
-def test_layer_norm_without_weight_and_bias():
+def test_layer_norm_without_weight_and_bias_is_exact():
     x, _, _ = arrays("float32")
     found = golden("layer_norm", {"input": x.reshape(2, 3, COLUMNS)}, normalized_shape=[3, COLUMNS], eps=EPS)
     ones, zeros = exact(np.ones(3 * COLUMNS)), exact(np.zeros(3 * COLUMNS))
@@ -141,7 +141,7 @@ def test_a_mean_far_larger_than_the_spread_needs_no_balls(dtype):
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
-def test_rms_norm_and_its_gradients(dtype):
+def test_rms_norm_and_its_gradients_are_exact(dtype):
     x, w, _ = arrays(dtype)
     found = golden("rms_norm", {"input": x, "weight": w}, eps=0.25)
     rows = [rms_norm_row(exact(row), exact(w), mpmath.mpf(0.25)) for row in x]

@@ -45,7 +45,7 @@ MIXED = {"float32": (10, 16), "float16": (9, 9), "bfloat16": (6, 6)}
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_mixed_tolerance_of_an_element(dtype):
+def test_mixed_has_a_tolerance_for_each_element(dtype):
     rtol, atol = MIXED[dtype]
     # At g = 0 the tolerance is atol, exactly representable; its upper neighbour is outside.
     inside = kind(dtype)(2.0**-atol)
@@ -64,7 +64,7 @@ def test_mixed_tolerance_of_an_element(dtype):
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("wrong", "expected"), [(10, Verdict.PASS), (11, Verdict.FAIL)])
-def test_mixed_matched_fraction(dtype, wrong, expected):
+def test_mixed_requires_a_matched_fraction(dtype, wrong, expected):
     off = {"float32": 2.0**-8, "float16": 2.0**-5, "bfloat16": 2.0**-2}[dtype]
     a, g = outputs(1000, dtype, 0.0, some=(off, wrong))
     assert verdict("mixed", a, g) is expected
@@ -79,7 +79,7 @@ def test_mixed_matched_fraction(dtype, wrong, expected):
         ("bfloat16", 4.0, 5.0, 5.03125),
     ],
 )
-def test_mixed_limit_on_the_largest_error(dtype, golden, inside, outside):
+def test_mixed_limits_the_largest_error(dtype, golden, inside, outside):
     for value, expected in ((inside, Verdict.PASS), (outside, Verdict.FAIL)):
         a, g = outputs(1000, dtype, golden, one=(value, 1))
         outcome = compare("mixed", a, g)
@@ -91,7 +91,7 @@ T = {"float32": 2.0**-13, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_mere_below_and_above(dtype):
+def test_mere_passes_below_and_fails_above_its_limit(dtype):
     g = array([1.0, 1.0, 1.0, 1.0], dtype)
     for steps, expected in ((3, Verdict.PASS), (4, Verdict.FAIL)):
         # Each wrong element is off by just under T (|g| + 1e-7 makes RE smaller): 4 of 4 would be 1·T / 1.0000001.
@@ -106,7 +106,7 @@ def test_mere_below_and_above(dtype):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_mare_below_and_above(dtype):
+def test_mare_passes_below_and_fails_above_its_limit(dtype):
     for factor, expected in ((10, Verdict.PASS), (11, Verdict.FAIL)):  # 10·T over 1.0000001 is just below 10·T
         a, g = outputs(1000, dtype, 1.0, one=(1 + factor * T[dtype], 1))
         outcome = compare("mere-mare", a, g)
@@ -124,7 +124,7 @@ LEVELS = {"commercial-L0": (10, 2, 2), "commercial-L1": (5, 1.5, 1.5), "commerci
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_commercial_ratios(level):
+def test_commercial_compares_ratios_with_the_reference(level):
     """The reference is off by 1 unit everywhere; the output by more units at one element, or at all."""
     mare, mere, rmse = LEVELS[level]
     g = array(np.ones(10_000))
@@ -157,7 +157,7 @@ SMALL = {"float32": (14, 30), "float16": (11, 16), "bfloat16": (8, 16)}
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_commercial_small_values(dtype):
+def test_commercial_counts_small_values_separately(dtype):
     below, error = (2.0**-k for k in SMALL[dtype])
     inside_g = float(np.nextafter(kind(dtype)(below), kind(dtype)(0)))
     for golden, counted in ((inside_g, True), (below, False)):
@@ -178,7 +178,7 @@ def test_commercial_small_values(dtype):
         assert compare("commercial-L0", a, g, g).figures[3].value == count
 
 
-def test_commercial_non_finite():
+def test_commercial_requires_equal_non_finite_values():
     inf, nan = math.inf, math.nan
     cases = [  # golden, third, test, wrong
         (inf, inf, inf, False), (inf, inf, 1.0, True), (inf, 1.0, 1.0, False), (inf, 1.0, inf, False),
@@ -192,7 +192,7 @@ def test_commercial_non_finite():
         assert outcome.verdict is (Verdict.FAIL if wrong else Verdict.PASS)
 
 
-def test_ratio_with_a_zero_denominator():
+def test_a_ratio_with_a_zero_denominator_is_defined():
     assert ratio(0.0, 0.0) == 0.0
     assert ratio(1.0, 0.0) == math.inf
     assert ratio(3.0, 2.0) == 1.5
@@ -208,7 +208,7 @@ CANCELLATION = {"float32": 2.0**-8, "float16": 2.0**-5, "bfloat16": 2.0**-3}
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("klass", ["small", "cancellation", "normal"])
-def test_classified_classes(dtype, klass):
+def test_classified_assigns_elements_to_classes(dtype, klass):
     small, border = 2.0 ** -SMALL[dtype][0], CANCELLATION[dtype]
     inside = {
         "small": (np.nextafter(kind(dtype)(small), kind(dtype)(0)), small / 2),
@@ -245,7 +245,7 @@ def test_classified_points_are_beyond_ten_t():
         assert named["normal points beyond 10·T"] == points + 1
 
 
-def test_classified_non_finite():
+def test_classified_requires_matching_non_finite_values():
     g = array([1.0, np.nan, np.inf, FORMATS["float32"].largest])
     assert verdict("classified", g.copy(), g) is Verdict.PASS
     # A one-sided infinity counts as the largest value of the type.
@@ -258,7 +258,7 @@ def test_classified_non_finite():
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-4), ("float16", 1e-3), ("bfloat16", 1e-3)])
-def test_close(dtype, tolerance):
+def test_close_limits_the_number_of_wrong_elements(dtype, tolerance):
     count = round(10 / tolerance)
     off = {"float32": 2.0**-13, "float16": 2.0**-9, "bfloat16": 2.0**-7}[dtype]
     for wrong, expected in ((10, Verdict.PASS), (11, Verdict.FAIL)):
@@ -280,7 +280,7 @@ def test_close(dtype, tolerance):
             assert compare("close", a, g).figures[0].value == failing / 4
 
 
-def test_single_by_the_largest_error():
+def test_single_limits_the_largest_error():
     for value, expected in ((0.00099, Verdict.PASS), (0.00101, Verdict.FAIL)):
         g = array(np.r_[1.0, np.full(99, 0.002)])
         a = g.copy()
@@ -289,7 +289,7 @@ def test_single_by_the_largest_error():
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_single_by_thousandths(dtype):
+def test_single_limits_shares_of_relative_errors(dtype):
     """Of 10,000 elements of 1, some have relative errors beyond 10^-k, and one an absolute error above 1e-3."""
     error_k, warning_k = (3, 4) if dtype == "float32" else (2, 3)
     count = 10**5
@@ -310,7 +310,7 @@ def test_single_by_thousandths(dtype):
     assert verified(error_limit, 0).verdict is Verdict.FAIL
 
 
-def test_single_by_the_cosine():
+def test_single_requires_a_cosine_similarity():
     # cos of (1, t) with (1, 0) is 1/√(1 + t²): t = 0.14 gives 0.99034, t = 0.145 gives 0.98965.
     g = array([1000.0, 0.0])
     for t, similar in ((0.14, True), (0.145, False)):
@@ -323,7 +323,7 @@ def test_single_by_the_cosine():
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_ulp_of_16_bits(dtype):
+def test_ulp_limits_errors_of_16_bit_types(dtype):
     ulp = 2.0 ** (1 - FORMATS[dtype].digits)
     for wrong, expected in ((9, Verdict.PASS), (10, Verdict.FAIL)):
         a, g = outputs(10_000, dtype, 1.0, some=(1 + 2 * ulp, wrong))
@@ -332,7 +332,7 @@ def test_ulp_of_16_bits(dtype):
     assert verdict("msprobe-ulp", a, g) is Verdict.PASS
 
 
-def test_ulp_of_float32():
+def test_ulp_limits_errors_of_float32():
     ulp = 2.0**-23
     everywhere = array(np.ones(100))
     for off, share, expected in (
@@ -347,7 +347,7 @@ def test_ulp_of_float32():
         assert verdict("msprobe-ulp", a, everywhere) is expected, (off, share)
 
 
-def test_bitwise():
+def test_bitwise_requires_equal_bits_and_any_nan():
     g = array([0.0, -0.0, np.nan, np.inf, 1.0])
     assert verdict("bitwise", g.copy(), g) is Verdict.PASS
     for at, value in ((0, -0.0), (1, 0.0), (3, -np.inf), (4, np.nextafter(np.float32(1), np.float32(2)))):
@@ -396,7 +396,7 @@ def test_an_empty_output_passes():
         assert verdict(name, empty, empty, empty) is Verdict.PASS
 
 
-def test_generators():
+def test_generators_draw_the_specified_distributions():
     def kinds(generate, count):
         return [generate(seed, 20_000) for seed in range(count)]
 

@@ -213,7 +213,9 @@ DATA_TYPES: tuple[tuple[str, Arguments, tuple[Product, ...]], ...] = (
 
 @pytest.mark.parametrize("product", BOTH, ids=lambda product: product.name)
 @pytest.mark.parametrize(("name", "call", "taking"), DATA_TYPES)
-def test_data_types_of_products(name: str, call: Arguments, taking: tuple[Product, ...], product: Product) -> None:
+def test_data_types_depend_on_the_product(
+    name: str, call: Arguments, taking: tuple[Product, ...], product: Product
+) -> None:
     if product in taking:
         assert prepare(BY_NAME[name], described(call), product).prepared.plan
     else:

@@ -498,7 +498,7 @@ def test_seeds_choose_the_bits_of_both_functions() -> None:
 
 
 @pytest.mark.parametrize("block", [1, N * K, 2 * N * K])
-def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+def test_computing_in_blocks_of_rows_changes_nothing(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     arrays, bias = _arrays(10), np.random.default_rng(10).normal(size=(1, N, Q, K)).astype(np.float32)
     mask, bits = np.zeros((2048, 2048), bool), np.full(-(-B * N * Q * K // 8), 0b10110111, np.uint8)
     given = {"bias": bias, "mask": mask, "kept": bits}
@@ -509,7 +509,7 @@ def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch, block: i
         np.testing.assert_allclose(value, whole[name], rtol=2.0**-20, atol=2.0**-20, err_msg=name)
 
 
-def test_a_row_that_is_masked_as_a_whole_is_zeros() -> None:
+def test_a_fully_masked_row_gives_zeros() -> None:
     arrays, mask = _arrays(11), np.zeros((Q, K), bool)
     mask[1] = True
     found = both(*arrays, further={"mask": mask}, scaleValue=0.5, sparseMode=1)
@@ -520,7 +520,7 @@ def test_a_row_that_is_masked_as_a_whole_is_zeros() -> None:
     assert not found["softmaxSumOut"][:, :, 1].any()
 
 
-def test_no_keys_leave_zeros() -> None:
+def test_attention_without_keys_is_zero() -> None:
     arrays = _arrays(11, keys=0)
     found = both(*arrays, scaleValue=0.5, sparseMode=0)
     assert not any(found[name].any() for name in ("attentionOutOut", "softmaxSumOut", "dqOut"))
@@ -557,7 +557,9 @@ OF_ALL = "score", "score_grad"
     ],
 )
 @pytest.mark.parametrize("mode", [0, 3, 7, 8])
-def test_packed_sequences_are_samples(pair: tuple[str, str], version: str, text: str | None, mode: int) -> None:
+def test_packed_sequences_give_the_results_of_samples(
+    pair: tuple[str, str], version: str, text: str | None, mode: int
+) -> None:
     """Sequences of 2, 0 and 4 queries and of 3, 1 and 4 keys; the last query and key belong to none."""
     arrays = _packed(13)
     queries, keys, names = (2, 2, 6, 0), (3, 4, 8, 0), ("query", "key", "value")
@@ -606,7 +608,7 @@ def test_packed_sequences_are_samples(pair: tuple[str, str], version: str, text:
 
 
 @pytest.mark.parametrize("version", ["_v3", "_v5"])
-def test_rotary_parts_lie_with_heads(version: str) -> None:
+def test_rotary_parts_extend_heads(version: str) -> None:
     """Sequences of 3 and 4 queries and of 4 and 5 keys, in BF16, with a sink where a function has one."""
     random, ends = np.random.default_rng(15), {"actualSeqQLenOptional": (3, 7), "actualSeqKvLenOptional": (4, 9)}
     shapes = {"query": (7, N, 16), "queryRope": (7, N, 8), "key": (9, KV, 16), "keyRope": (9, KV, 8)}
@@ -643,7 +645,7 @@ def test_rotary_parts_lie_with_heads(version: str) -> None:
         np.testing.assert_allclose((forward | found)[name].astype(float), value, 2.0**-6, 2.0**-4, err_msg=name)
 
 
-def test_ones_attend_to_ones() -> None:
+def test_the_documents_example_of_ones_is_reproduced() -> None:
     """The documents' example: 256 queries and keys of one head of 128 ones, in the layout SBH."""
     ones, eight = np.ones((1, 1, 256, 128), np.float32), np.float32(0.088388) * 128
     found = both(
@@ -669,7 +671,7 @@ def test_a_mode_without_a_mask_masks_nothing(mode: int) -> None:
 
 
 @pytest.mark.parametrize("operator", attention.OPERATORS, ids=lambda operator: operator.name)
-def test_outputs_without_elements_leave_nothing_to_do(operator: Operator) -> None:
+def test_empty_outputs_are_accepted_with_any_arguments(operator: Operator) -> None:
     """Whatever the other arguments are."""
     call = _empty_call(operator.name) | {"headNum": 0, "attenMaskOptional": T(D.INT64, (3,))}
     product = Product.ATLAS_A2 if Product.ATLAS_A2 in operator.support else Product.ASCEND_950

@@ -173,13 +173,13 @@ class TestRing(LibraryTests):
         ({"actualSeqQlenOptional": None}, ACLNN_ERR_PARAM_NULLPTR),
     ],
 )
-def test_layouts_and_missing_lengths_are_no_faults_of_tiling(change: Mapping[str, Any], code: int) -> None:
+def test_layouts_and_missing_lengths_are_not_tiling_errors(change: Mapping[str, Any], code: int) -> None:
     with pytest.raises(AclnnError) as caught:
         prepare(BY_NAME[RING], _packed_ring(change), Product.ATLAS_A2)
     assert caught.value.code == code
 
 
-def test_950_takes_any_columns() -> None:
+def test_ascend_950_accepts_any_number_of_columns() -> None:
     outs = shape((5, N, 32), "prevAttnOut", "curAttnOut", "attnOutOut")
     call = _packed_ring(outs)
     prepare(BY_NAME[RING], call, Product.ASCEND_950)
@@ -210,7 +210,7 @@ def _parts(lse: Sequence[Array]) -> dict[str, Any]:
     return {"lse": tuple(lse), "localOut": parts, "updateType": 1} | outs
 
 
-def test_parts_whose_scores_are_all_masked_have_no_share() -> None:
+def test_fully_masked_parts_have_no_share() -> None:
     found = computed(PARTS, _parts([np.array([np.inf, 0.5], "f4"), np.array([1.5, 0.5], "f4")]))
     np.testing.assert_allclose(found["out"][:, 0], [2, 1.5])
     np.testing.assert_allclose(found["lseOut"], [1.5, 0.5 + math.log(2)], rtol=1e-6)
@@ -224,7 +224,7 @@ def test_a_missing_lse_out_is_the_first_error(update: int) -> None:
     assert caught.value.code == ACLNN_ERR_PARAM_INVALID
 
 
-def test_950_takes_fewer_parts() -> None:
+def test_ascend_950_accepts_fewer_parts() -> None:
     call = _parts([np.zeros(2, "f4")] * 17)
     np.testing.assert_allclose(computed(PARTS, call)["out"], 9, rtol=1e-6)
     with pytest.raises(AclnnError, match="lse: expected 1 to 16 tensors"):
@@ -232,7 +232,7 @@ def test_950_takes_fewer_parts() -> None:
 
 
 @pytest.mark.parametrize("layout", ["TND", "", "SBH", None])
-def test_packed_sequences(layout: str | None) -> None:
+def test_packed_sequences_have_statistics_by_tokens(layout: str | None) -> None:
     """Sequences of 2 and 3 tokens; maxima and sums by tokens, or in each sequence by heads, as always without V2."""
     random = np.random.default_rng(3)
     outs = [random.normal(size=PACKED).astype(np.float32) for _ in range(2)]

@@ -158,7 +158,7 @@ class TestBlockSparseAttention(LibraryTests):
 
 
 @pytest.mark.parametrize("layout", ["TND", "BNSD"])
-def test_gradients(layout: str) -> None:
+def test_gradients_of_block_sparse_attention_match_pytorch(layout: str) -> None:
     random, call = np.random.default_rng(6), _backward(D.FLOAT16, layout)
     arrays = {
         name: random.normal(size=each.shape).astype(each.dtype.numpy)

@@ -260,7 +260,7 @@ def test_a_query_that_sees_no_key_has_the_shares_of_its_unmasked_scores() -> Non
     np.testing.assert_allclose(hidden["softmaxMaxOut"], seen["softmaxMaxOut"] - 40000, rtol=1e-6)
 
 
-def test_pages_outside_are_reported() -> None:
+def test_pages_out_of_range_are_reported() -> None:
     call = _infer(D.FLOAT16)
     arrays = {name: np.zeros(each.shape, each.dtype.numpy) for name, each in call.items() if isinstance(each, T)}
     with pytest.raises(AclnnError, match="expected numbers of its pages from 0 to 6, got 7"):

@@ -121,6 +121,6 @@ def test_heads_without_a_kernel(of: tuple[int, int, int]) -> None:
         prepare(BY_NAME[COMPRESS], described(CALLS[COMPRESS](D.FLOAT16) | changes), Product.ATLAS_A2)
 
 
-def test_sequences_shorter_than_a_window_leave_nothing() -> None:
+def test_sequences_shorter_than_a_window_give_no_rows() -> None:
     changes = {"actSeqLenOptional": (0, 30, 60, 90), "output": T(D.FLOAT16, (0, 3, 16))}
     prepare(BY_NAME[COMPRESS], described(CALLS[COMPRESS](D.FLOAT16) | changes), Product.ATLAS_A2).run()

@@ -127,7 +127,7 @@ def _run(placed: Mapping[str, Placed], product: Product = Product.ATLAS_A2) -> N
 
 
 @pytest.mark.parametrize(("name", "wrong"), [("actualSeqLengths", 4), ("ssmStateIndices", 6), ("numAcceptedTokens", 3)])
-def test_indices_that_lead_outside_are_reported(name: str, wrong: int) -> None:
+def test_indices_out_of_range_are_reported(name: str, wrong: int) -> None:
     placed = _placed()
     placed[name].view[-1] = wrong
     with pytest.raises(AclnnError, match=f"{name}: expected"):
@@ -135,7 +135,7 @@ def test_indices_that_lead_outside_are_reported(name: str, wrong: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "neutral"), [("g", 0), ("numAcceptedTokens", 1)])
-def test_null_is_no_decay_and_the_first_state(name: str, neutral: int) -> None:
+def test_null_means_no_decay_and_the_first_state(name: str, neutral: int) -> None:
     found = []
     for given in (True, False):
         placed = _placed()
@@ -149,7 +149,7 @@ def test_null_is_no_decay_and_the_first_state(name: str, neutral: int) -> None:
         np.testing.assert_array_equal(with_it, without)
 
 
-def test_states_of_float_are_not_rounded() -> None:
+def test_float32_states_are_not_rounded() -> None:
     placed = _placed()
     placed["stateRef"] = Placed(np.full((6, 4, 2, 3), 1 + 2**-12, np.float32), "contiguous")
     placed["beta"].view[...] = placed["g"].view[...] = 0

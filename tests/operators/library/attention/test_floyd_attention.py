@@ -104,7 +104,7 @@ class TestFloydAttention(LibraryTests):
 
 
 @pytest.mark.parametrize("is_masked", [False, True])
-def test_gradients(is_masked: bool) -> None:
+def test_gradients_of_floyd_attention_match_pytorch(is_masked: bool) -> None:
     random, call = np.random.default_rng(6), CALLS[BACKWARD](D.FLOAT16)
     arrays = {
         name: (random.normal(size=each.shape) / 4).astype(each.dtype.numpy)

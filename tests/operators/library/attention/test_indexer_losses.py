@@ -213,7 +213,7 @@ class TestSparseLossWithSinks(LibraryTests):
 @pytest.mark.parametrize("name", [DENSE, SPARSE, WITH_SINK])
 @pytest.mark.parametrize("has_ropes", [False, True])
 @pytest.mark.parametrize("weight", [D.FLOAT16, D.FLOAT])
-def test_losses_and_gradients(name: str, has_ropes: bool, weight: D) -> None:
+def test_losses_and_gradients_match_pytorch(name: str, has_ropes: bool, weight: D) -> None:
     random, call = np.random.default_rng(11), CALLS[name](D.FLOAT16)
     operator, weights = BY_NAME[name], "weights" if name == DENSE else "weight"
     call |= {each: call[each]._replace(dtype=weight) for each in (weights, f"d{weights.title()}")}
@@ -277,7 +277,7 @@ def test_losses_and_gradients(name: str, has_ropes: bool, weight: D) -> None:
         np.testing.assert_array_equal(of_packed[out].reshape(found[out].shape), found[out])
 
 
-def test_a_further_pair_of_heads_on_ascend_950() -> None:
+def test_ascend_950_accepts_further_numbers_of_heads() -> None:
     def heads(of_query: int, of_indexer: int) -> Arguments:
         changed = {HEADS: of_query, INDEX_HEADS: of_indexer}
         return {

@@ -290,7 +290,7 @@ class TestGeneratedInterfaces(LibraryTests):
 
 
 @pytest.mark.parametrize("of", [of for of in NAMES if not of.startswith(PROMPTS)])
-def test_lists_of_unlike_lengths_are_invalid_before_they_are_planned(of: str) -> None:
+def test_invalid_lists_of_keys_and_values_have_the_interfaces_code(of: str) -> None:
     """CANN's host code looks at them itself but for the two generated interfaces."""
     keys, values = _list((B, KV, K, E)), _list(*[(1, KV, K, E)] * B)
     code = ACLNN_ERR_INNER_TILING_ERROR if of == V5 or of.startswith(INCREMENTS) else ACLNN_ERR_PARAM_INVALID
@@ -301,7 +301,7 @@ def test_lists_of_unlike_lengths_are_invalid_before_they_are_planned(of: str) ->
 
 
 @pytest.mark.parametrize("of", [of for of in NAMES if of != V5])
-def test_ascend_950_has_the_latest_alone(of: str) -> None:
+def test_ascend_950_has_the_latest_versions_alone(of: str) -> None:
     """CANN 9.1 answers 361001 there, before it looks at anything."""
     for change in ({}, {"query": None}):
         with pytest.raises(AclnnError, match="got Ascend 950") as caught:
@@ -310,7 +310,7 @@ def test_ascend_950_has_the_latest_alone(of: str) -> None:
 
 
 @pytest.mark.parametrize("of", NAMES)
-def test_no_attention_is_nothing_to_do_whatever_else_is_given(of: str) -> None:
+def test_empty_outputs_are_accepted_with_any_arguments(of: str) -> None:
     """CANN's tests give tensors of a layout that is not computed, and heads and blocks of any size."""
     given = {
         "attentionOut": T(D.FLOAT16, (0,)),
@@ -401,13 +401,13 @@ def test_without_its_flag_softmax_lse_is_not_needed() -> None:
     np.testing.assert_allclose(found, given.expected()[0], rtol=2.0**-10, atol=2.0**-18)
 
 
-def test_no_number_of_heads_of_keys_means_as_many() -> None:
+def test_num_key_value_heads_0_means_one_per_query_head() -> None:
     given = Given()
     given.k, given.v = (np.repeat(x, N // KV, 1) for x in (given.k, given.v))
     assert_close(computed(given.q, [given.k], [given.v], numKeyValueHeads=0), given.expected())
 
 
-def test_keys_may_be_tensors_of_their_own() -> None:
+def test_keys_may_be_one_tensor_per_sample() -> None:
     given = Given(1)
     keys, values = ([x[:1], x[1:, :, :3]] for x in (given.k, given.v))
     assert_close(computed(given.q, keys, values), given.expected(keys=(slice(5), slice(3))))
@@ -422,7 +422,7 @@ def test_lengths_cut_queries_and_keys(queries: tuple[int, ...], keys: tuple[int,
 
 
 @pytest.mark.parametrize("mode", [0, 1])
-def test_padding_in_front_moves_masks_and_biases_too(mode: int) -> None:
+def test_left_padding_shifts_masks_and_biases_too(mode: int) -> None:
     given = Given(3)
     mask = given.random.random((B, 1, Q, K)) < 0.3
     bias = given.random.normal(size=(1, N, Q, K)).astype(np.float16)
@@ -442,7 +442,7 @@ def test_padding_in_front_moves_masks_and_biases_too(mode: int) -> None:
     assert_close(found, given.expected(*spans, bias=bias.astype(float), masked=mask))
 
 
-def test_a_sample_that_begins_before_its_tensor_is_zeros() -> None:
+def test_a_sample_with_more_padding_than_room_gives_zeros() -> None:
     given = Given(4)
     padding = {"kvPaddingSizeOptional": np.array([2])}
     found = computed(given.q, [given.k], [given.v], **padding, actualSeqLengthsKvOptional=(4, 3))
@@ -457,7 +457,7 @@ def test_padding_without_lengths_is_ignored() -> None:
 
 @pytest.mark.parametrize("whole_tokens", [True, False])
 @pytest.mark.parametrize("queries", [1, 3])
-def test_pages_hold_the_keys_of_a_table(whole_tokens: bool, queries: int) -> None:
+def test_a_block_table_selects_pages_of_keys(whole_tokens: bool, queries: int) -> None:
     given = Given(5, queries, 256)
     size, lengths, table = 128, (130, 100), np.array([[3, 1], [0, -7]], np.int32)
     pages = []
@@ -486,7 +486,7 @@ def test_a_nonexistent_page_is_rejected() -> None:
 @pytest.mark.parametrize("layout", ["BSH", "BNSD"])
 @pytest.mark.parametrize("length", [None, (3,), (0,)])
 @pytest.mark.parametrize("mode", [0, 3])
-def test_prefixes_are_keys_of_every_sample(layout: str, length: tuple[int, ...] | None, mode: int) -> None:
+def test_shared_prefixes_are_keys_of_every_sample(layout: str, length: tuple[int, ...] | None, mode: int) -> None:
     given, shared, lengths = Given(11), 4 if length is None else length[0], (5, 3)
     prefixes = given.random.normal(size=(2, 1, KV, 4, E)).astype(np.float16)
     bias = given.random.normal(size=(B, N, Q, 4 + K)).astype(np.float16)
@@ -535,7 +535,7 @@ def test_modes_mask_by_their_own_rules(mode: int, ones: int) -> None:
 @pytest.mark.parametrize("lead", [(), (1,), (B,), (1, 1), (B, 1)])
 @pytest.mark.parametrize("mode", [0, 1])
 @pytest.mark.parametrize("d", [np.bool_, np.int8, np.uint8])
-def test_masks_may_be_larger(lead: tuple[int, ...], mode: int, d: Any) -> None:
+def test_masks_may_be_larger_than_the_scores(lead: tuple[int, ...], mode: int, d: Any) -> None:
     given = Given(7)
     mask = (given.random.random((*lead, 16, 32)) < 0.3).astype(d)
     mask[..., 1] = 0
@@ -546,7 +546,7 @@ def test_masks_may_be_larger(lead: tuple[int, ...], mode: int, d: Any) -> None:
 
 
 @pytest.mark.parametrize("dims", [(B, K), (B, 1, K), (B, 1, 1, K + 3)])
-def test_one_query_has_no_mode(dims: tuple[int, ...]) -> None:
+def test_sparse_mode_is_ignored_for_one_query(dims: tuple[int, ...]) -> None:
     given = Given(8, queries=1)
     mask = given.random.random(dims) < 0.4
     mask[..., 1] = False
@@ -557,7 +557,7 @@ def test_one_query_has_no_mode(dims: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("dims", [(B, N, Q, K), (1, N, Q, K), (1, N, Q + 2, K + 11)])
 @pytest.mark.parametrize("precise", range(4))
-def test_biases_may_mask_and_be_larger(dims: tuple[int, ...], precise: int) -> None:
+def test_biases_may_be_minus_infinity_and_larger_than_the_scores(dims: tuple[int, ...], precise: int) -> None:
     """llama.cpp masks in this way; the second row is masked completely."""
     given = Given(9)
     bias = np.where(given.random.random(dims) < 0.3, -np.inf, given.random.normal(size=dims)).astype(np.float16)
@@ -568,14 +568,14 @@ def test_biases_may_mask_and_be_larger(dims: tuple[int, ...], precise: int) -> N
     assert_close(found, given.expected(bias=bias[..., :Q, :K].astype(float)))
 
 
-def test_no_keys_leave_zeros() -> None:
+def test_attention_without_keys_is_zero() -> None:
     given = Given(10, keys=0)
     found = computed(given.q, [given.k], [given.v])
     assert not found[0].any()
     assert np.isposinf(found[1]).all()
 
 
-def test_ones_attend_to_ones() -> None:
+def test_the_documents_example_of_ones_is_reproduced() -> None:
     """The document's example: one query and 512 keys of two heads of 128 ones."""
     q, keys = np.ones((B, N, 1, E), np.float16), [np.ones((B, KV, 512, E), np.float16)]
     found = computed(q, keys, keys, queries=1, scaleValue=1 / math.sqrt(E))
@@ -618,7 +618,7 @@ def test_a_sink_takes_a_share_of_each_row() -> None:
         ("with kvPaddingSizeOptional", {"kvPaddingSizeOptional": T(D.INT64, (1,))}),
     ],
 )
-def test_sinks_that_are_rejected(text: str, change: Arguments) -> None:
+def test_invalid_sinks_are_rejected(text: str, change: Arguments) -> None:
     with pytest.raises(AclnnError, match=f"{SINK}: expected none {text}") as caught:
         prepare(BY_NAME[V4], described(_sunk(**change)), Product.ATLAS_A2)
     assert caught.value.code == ACLNN_ERR_INNER_TILING_ERROR
@@ -666,20 +666,20 @@ ERRORS: Mapping[str, Arguments] = {
 
 
 @pytest.mark.parametrize("text", ERRORS)
-def test_errors_state_reasons(text: str) -> None:
+def test_errors_state_the_reason(text: str) -> None:
     with pytest.raises(AclnnError, match=text) as caught:
         prepare(BY_NAME[NAME], described(owned(NAME, ERRORS[text])), Product.ATLAS_A2)
     assert caught.value.code == ACLNN_ERR_INNER_TILING_ERROR
 
 
-def test_one_query_needs_no_aligned_pages() -> None:
+def test_pages_need_no_alignment_for_one_query() -> None:
     pages = _paged(16, query=T(D.FLOAT16, (B, N, 1, E)), attentionOut=T(D.FLOAT16, (B, N, 1, E)))
     pages |= {"softmaxLse": T(D.FLOAT, (B, N, 1, 1)), "actualSeqLengthsKvOptional": (20, 9)}
     prepare(BY_NAME[NAME], described(owned(NAME, pages)), Product.ATLAS_A3)
 
 
 @pytest.mark.parametrize("mode", [0, 3])
-def test_one_query_of_the_latest_has_lengths_and_a_mode(mode: int) -> None:
+def test_v5_obeys_lengths_and_sparse_mode_for_one_query(mode: int) -> None:
     given = Given(17, queries=1)
     mask = given.random.random((1, 1, K)) < 0.5 if mode == 0 else np.ones((2048, 2048), bool)
     given_mode = {"sparseMode": mode, "attenMaskOptional": mask, LENGTHS[0]: (1, 0), "nextTokens": 2}
@@ -690,7 +690,7 @@ def test_one_query_of_the_latest_has_lengths_and_a_mode(mode: int) -> None:
 
 @pytest.mark.parametrize("kind", [2, 3])
 @pytest.mark.parametrize("starts", [(), (3,)])
-def test_slopes_of_the_latest_are_multiplied_with_distances(starts: tuple[int, ...], kind: int) -> None:
+def test_v5_multiplies_slopes_by_distances(starts: tuple[int, ...], kind: int) -> None:
     """The example of aclnnFusedInferAttentionScoreV5 has such slopes."""
     given = Given(18, queries=K)
     slopes = np.array([0.5, 0.25, 0.125, 2], np.float32)
@@ -722,7 +722,7 @@ def _blocks_of(elements: int, queries: int, size: int) -> Arguments:
     ("elements", "queries", "step", "most"),
     [(64, Q, 16, 1024), (128, 1, 16, 1024), (32, Q, 128, 1024), (32, 1, 16, 512)],
 )
-def test_blocks_of_the_latest(elements: int, queries: int, step: int, most: int) -> None:
+def test_v5_limits_block_size(elements: int, queries: int, step: int, most: int) -> None:
     for size in (step, most):
         prepare(BY_NAME[V5], described(_blocks_of(elements, queries, size)), Product.ASCEND_950)
     for size in (step // 2, most + step):
@@ -730,7 +730,7 @@ def test_blocks_of_the_latest(elements: int, queries: int, step: int, most: int)
             prepare(BY_NAME[V5], described(_blocks_of(elements, queries, size)), Product.ASCEND_950)
 
 
-def test_the_latest_takes_any_number_of_heads_and_of_elements() -> None:
+def test_v5_accepts_any_number_of_heads_and_elements() -> None:
     query, keys = T(D.FLOAT16, (B, 300, Q, 15)), _list((B, 1, K, 15))
     given = {"query": query, "attentionOut": query, "key": keys, "value": keys, "numHeads": 300, "numKeyValueHeads": 1}
     call = _call(**given, softmaxLse=T(D.FLOAT, (B, 300, Q, 1)), pseShiftOptional=None)
@@ -754,14 +754,14 @@ def test_the_latest_takes_any_number_of_heads_and_of_elements() -> None:
         ),
     ],
 )
-def test_arguments_that_the_latest_version_rejects(text: str, call: Arguments) -> None:
+def test_v5_rejects_invalid_arguments(text: str, call: Arguments) -> None:
     with pytest.raises(AclnnError, match=text) as caught:
         prepare(BY_NAME[V5], described(call), Product.ASCEND_950)
     assert caught.value.code == ACLNN_ERR_INNER_TILING_ERROR
 
 
 @pytest.mark.parametrize("layout", ["BSH", "BSND", "BNSD", "BNSD_BSND"])
-def test_prompts_have_one_tensor_of_keys(layout: str) -> None:
+def test_prompt_attention_takes_one_tensor_of_keys(layout: str) -> None:
     given = Given(12)
     q, k, v = (laid_out(x, layout.partition("_")[0]) for x in (given.q, given.k, given.v))
     more = dict(zip(LENGTHS, ((2, 3), (4,)), strict=True))
@@ -771,7 +771,7 @@ def test_prompts_have_one_tensor_of_keys(layout: str) -> None:
 
 
 @pytest.mark.parametrize("mode", [0, 2, 3])
-def test_one_query_of_a_prompt_has_lengths_and_a_mode(mode: int) -> None:
+def test_prompt_attention_obeys_lengths_and_sparse_mode_for_one_query(mode: int) -> None:
     given = Given(13, queries=1)
     mask = given.random.random((1, K)) < 0.5 if mode == 0 else np.ones((2048, 2048), bool)
     given_mode = {"sparseMode": mode, "attenMaskOptional": mask, LENGTHS[0]: (1, 0), "nextTokens": 2}
@@ -781,7 +781,7 @@ def test_one_query_of_a_prompt_has_lengths_and_a_mode(mode: int) -> None:
     np.testing.assert_allclose(found, expected, rtol=2.0**-10, atol=2.0**-18)
 
 
-def test_prompts_of_few_samples_may_have_heads_of_any_size() -> None:
+def test_prompt_attention_accepts_heads_of_any_size_for_few_samples() -> None:
     def call(samples: int) -> Mapping[str, Any]:
         query, key = T(D.FLOAT16, (samples, N, Q, 15)), (T(D.FLOAT16, (samples, KV, K, 15)),)
         more = {"attentionOut": query, "value": key, "pseShiftOptional": None, "attenMaskOptional": None}
@@ -793,7 +793,7 @@ def test_prompts_of_few_samples_may_have_heads_of_any_size() -> None:
 
 
 @pytest.mark.parametrize("layout", ["BSH", "BSND", "BNSD"])
-def test_increments_have_padding_and_masks(layout: str) -> None:
+def test_incremental_attention_takes_padding_and_masks(layout: str) -> None:
     given = Given(14, queries=1)
     mask = given.random.random((B, K)) < 0.3
     mask[:, 1] = False
@@ -807,7 +807,7 @@ def test_increments_have_padding_and_masks(layout: str) -> None:
         np.testing.assert_allclose(found, expected, rtol=2.0**-10, atol=2.0**-18)
 
 
-def test_increments_read_pages() -> None:
+def test_incremental_attention_reads_pages() -> None:
     given, size = Given(15, 1, 48), 16
     table = np.array([[3, 1, 4], [0, -7, -7]], np.int32)
     pages = [given.random.normal(size=(5, KV, size, E)).astype(np.float16) for _ in range(2)]

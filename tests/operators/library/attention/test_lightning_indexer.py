@@ -250,7 +250,7 @@ def _samples(random: np.random.Generator) -> dict[str, Array]:
     return {name: random.normal(size=each.shape).astype(each.dtype.numpy) for name, each in call.items()} | LENGTHS
 
 
-def test_packed_sequences_and_pages_answer_as_samples_do() -> None:
+def test_packed_sequences_and_pages_give_the_results_of_samples() -> None:
     arrays = _samples(np.random.default_rng(5))
     plain = {name: value for name, value in _forward(D.FLOAT16).items() if name not in arrays}
     wanted = computed(FORWARD, arrays | plain)
@@ -301,7 +301,7 @@ def test_gradients_of_packed_sequences_match_samples() -> None:
         computed(BACKWARD, plain | arrays | {"sparseIndices": np.full_like(arrays["sparseIndices"], 7)})
 
 
-def test_fewer_keys_than_wanted_and_equal_scores() -> None:
+def test_missing_keys_are_minus_1_and_equal_scores_keep_their_order() -> None:
     """The document's example: ones everywhere, 2048 numbers of two keys."""
     arrays = {"query": np.ones((1, 2, 1, SIZE)), "key": np.ones((1, 2, 1, SIZE)), "weights": np.ones((1, 2, 1))}
     arrays |= {"sparseValuesOut": np.zeros((1, 2, 1, 2048))}
@@ -315,7 +315,7 @@ def test_fewer_keys_than_wanted_and_equal_scores() -> None:
     assert every["sparseIndicesOut"][0, :, 0, :3].tolist() == [[0, 1, -1], [0, 1, -1]]
 
 
-def test_requirements_of_ascend_950() -> None:
+def test_ascend_950_checks_heads_and_weights() -> None:
     call = _forward(D.FLOAT16)
     wide_weights = {"weights": T(D.FLOAT, (B, QUERIES, HEADS))}
     prepare(BY_NAME[FORWARD], described(call | wide_weights), Product.ATLAS_A2)
@@ -328,7 +328,7 @@ def test_requirements_of_ascend_950() -> None:
 
 
 @pytest.mark.parametrize(("half", "scale"), [(D.FLOAT16, D.FLOAT16), (D.BF16, D.FLOAT)])
-def test_eight_bit_floats_of_ascend_950(half: D, scale: D) -> None:
+def test_ascend_950_takes_8_bit_floats(half: D, scale: D) -> None:
     random, call = np.random.default_rng(9), _quantized(D.FLOAT8_E4M3FN)
     types = {"weights": half, "queryDequantScale": scale, "keyDequantScale": scale}
     call |= {name: call[name]._replace(dtype=of) for name, of in types.items()}

@@ -101,7 +101,7 @@ def test_loss_through_the_softmax_has_autograds_gradient() -> None:
     assert found == pytest.approx(leaf.grad.numpy(), rel=1e-5, abs=1e-7)
 
 
-def test_rows_of_more_scores_on_ascend_950() -> None:
+def test_ascend_950_takes_longer_rows() -> None:
     x, mask = np.zeros((1, 1, 1, 8192), np.float32), np.zeros((1, 1, 1, 8192), bool)
     found = _run(SOFTMAX, Product.ASCEND_950, x=x, mask=mask, y=x.copy())["y"]
     assert (found == 2.0**-13).all()
@@ -156,7 +156,7 @@ class TestBiasedSoftmax(LibraryTests):
 @pytest.mark.parametrize("of_mask", [None, (2, 4, 5), (2, 1, 4, 5), (1, 2, 1, 4, 5)])
 @pytest.mark.parametrize("of_bias", [(3, 4, 5), (1, 3, 4, 5), (1, 1, 3, 4, 5)])
 @pytest.mark.parametrize("of_scores", [(4, 3, 4, 5), (2, 2, 3, 4, 5)])
-def test_forms_of_windows(
+def test_attention_softmax_of_windows_takes_masks_and_biases_of_every_shape(
     of_mask: tuple[int, ...] | None, of_bias: tuple[int, ...], of_scores: tuple[int, ...]
 ) -> None:
     random = np.random.default_rng(4)

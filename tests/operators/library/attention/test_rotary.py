@@ -142,7 +142,7 @@ class TestRotary(LibraryTests):
 
 
 @pytest.mark.parametrize("mode", [0, 1])
-def test_a_matrix_turns_pairs_as_a_mode_does(mode: int) -> None:
+def test_a_rotation_matrix_gives_the_results_of_a_mode(mode: int) -> None:
     random = np.random.default_rng(mode)
     x, cos, sin = (random.normal(size=dims).astype(np.float32) for dims in (X, ANGLES, ANGLES))
     rotate = _turned(torch.eye(32), torch.zeros(32), torch.ones(32), mode).numpy()
@@ -173,7 +173,7 @@ def _computed(name: str, tensors: Mapping[str, Any], mode: int, product: Product
         ((2, 3, 5, 8), (2, 3, 5, 8)),
     ],
 )
-def test_every_mode_turns_its_pairs(mode: int, x: tuple[int, ...], angles: tuple[int, ...]) -> None:
+def test_every_mode_rotates_its_pairs(mode: int, x: tuple[int, ...], angles: tuple[int, ...]) -> None:
     random = np.random.default_rng(mode)
     given, dy = (random.normal(size=x).astype(np.float32) for _ in range(2))
     cos, sin = (random.normal(size=angles).astype(np.float32) for _ in range(2))
@@ -189,7 +189,7 @@ def test_every_mode_turns_its_pairs(mode: int, x: tuple[int, ...], angles: tuple
         np.testing.assert_allclose(found[name], value.numpy(), rtol=2.0**-23, err_msg=name)
 
 
-def test_without_x_only_its_gradient_is_written() -> None:
+def test_without_x_only_dx_is_written() -> None:
     dy, cos, sin = np.ones(X, np.float32), np.full(ANGLES, 2, np.float32), np.full(ANGLES, 3, np.float32)
     given = {"dy": dy, "cos": cos, "sin": sin, "xOptional": None, "dxOut": dy * 0}
     kept = np.full(ANGLES, 7, np.float32)
@@ -219,7 +219,9 @@ def test_without_x_the_other_gradients_may_have_any_shape() -> None:
         ((7, 3, 8), (1, 7, 3, 8), 0),
     ],
 )
-def test_other_angles_are_rejected_before_950(x: tuple[int, ...], angles: tuple[int, ...], mode: int) -> None:
+def test_other_shapes_of_angles_are_rejected_before_ascend_950(
+    x: tuple[int, ...], angles: tuple[int, ...], mode: int
+) -> None:
     call = _call("rotary_position_embedding_grad", D.FLOAT, x, angles) | {"mode": mode}
     arguments = {
         name: Placed(np.zeros(value.shape, np.float32), "contiguous").tensor if isinstance(value, T) else value
@@ -229,7 +231,7 @@ def test_other_angles_are_rejected_before_950(x: tuple[int, ...], angles: tuple[
         prepare(BY_NAME["rotary_position_embedding_grad"], arguments, Product.ATLAS_A2)
 
 
-def test_atlas_inference_turns_halves_of_whole_blocks() -> None:
+def test_atlas_inference_rotates_halves_of_whole_blocks() -> None:
     for mode, size, text in ((1, 32, "mode: expected 0 on"), (0, 48, "multiple of 32"), (0, 160, "up to 128")):
         x, angles = np.zeros((1, 5, 3, size), np.float32), np.zeros((1, 5, 1, size), np.float32)
         given = {"x": x, "cos": angles, "sin": angles, "out": x}
@@ -258,7 +260,7 @@ def _applied(
         (4, (5, 3, 64), (5, 2, 64), (5, 1, 64), Product.ATLAS_INFERENCE),
     ],
 )
-def test_queries_and_keys_turn_in_every_layout(
+def test_queries_and_keys_are_rotated_in_every_layout(
     layout: int, query: tuple[int, ...], key: tuple[int, ...], angles: tuple[int, ...], product: Product
 ) -> None:
     random = np.random.default_rng(layout)
@@ -280,7 +282,9 @@ def test_queries_and_keys_turn_in_every_layout(
         (8, "other", (2, 5, 1, 8), "'half', 'interleave' or 'quarter'"),
     ],
 )
-def test_950_rejects_other_pairs_and_angles(size: int, mode: str, angles: tuple[int, ...], text: str) -> None:
+def test_ascend_950_rejects_other_modes_and_shapes_of_angles(
+    size: int, mode: str, angles: tuple[int, ...], text: str
+) -> None:
     x, turns = np.zeros((2, 5, 3, size), np.float32), np.zeros(angles, np.float32)
     with pytest.raises(AclnnError, match=text):
         _applied(x, x, turns, turns, 1, mode, Product.ASCEND_950)
@@ -414,7 +418,7 @@ def test_sections_are_three_or_four_numbers(size: int) -> None:
 
 
 @pytest.mark.parametrize("section", [(16, 24, 24), (24, 20, 20), (8, 12, 12), (16, 16, 16, 16)])
-def test_sections_that_a_product_has(section: tuple[int, ...]) -> None:
+def test_mrope_sections_depend_on_the_product(section: tuple[int, ...]) -> None:
     positions = T(D.INT64, (len(section), TOKENS))
     heads = {f"{name}{way}": T(D.FLOAT, (TOKENS, 128)) for name in ("query", "key") for way in ("In", "Out")}
     table = {"cosSinCache": T(D.FLOAT, (ROWS, 2 * sum(section))), "headSize": 128}
@@ -442,7 +446,7 @@ def test_interleaved_angles_match_one_head(angles: tuple[int, ...]) -> None:
     assert caught.value.code == ACLNN_ERR_INNER_TILING_ERROR
 
 
-def test_950_interleaves_float32_by_angles_of_one_sample() -> None:
+def test_ascend_950_interleaves_float32_by_angles_of_one_sample() -> None:
     random = np.random.default_rng(2)
     x, cos, sin = (random.normal(size=of).astype(np.float32) for of in ((2, 3, 5, 64), *((1, 1, 1, 64),) * 2))
     call = {"x": x, "cos": cos, "sin": sin, "out": np.zeros_like(x)}

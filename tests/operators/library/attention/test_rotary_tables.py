@@ -104,7 +104,7 @@ class TestTables(LibraryTests):
 
 @pytest.mark.parametrize("mode", [0, 1])
 @pytest.mark.parametrize("product", [Product.ATLAS_A2, Product.ASCEND_950])
-def test_rows_decide_angles_in_both_ways(mode: int, product: Product) -> None:
+def test_rows_of_positions_select_angles_in_both_cache_modes(mode: int, product: Product) -> None:
     """torch_npu's npu_mrope asks for it on Ascend 950 always, elsewhere for ``cache_mode="interleave"``."""
     random = np.random.default_rng(5)
     query, key = (random.normal(size=(TOKENS, heads * HEAD)).astype(np.float32) for heads in (3, 2))
@@ -118,7 +118,7 @@ def test_rows_decide_angles_in_both_ways(mode: int, product: Product) -> None:
         np.testing.assert_allclose(found[name], wanted, rtol=1e-6, atol=1e-6)
 
 
-def test_four_rows_decide_one_after_another() -> None:
+def test_four_rows_of_positions_select_angles_in_turn() -> None:
     call = described(_call(D.FLOAT) | {"positions": T(D.INT64, (4, TOKENS)), "mropeSection": (16, 16, 16, 16)})
     prepare(BY_NAME[NAME], call | {"cacheMode": 0}, Product.ATLAS_A2)
     with pytest.raises(AclnnError, match="mropeSection: expected 3 numbers with cacheMode 1, got 4"):

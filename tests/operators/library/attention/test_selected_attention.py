@@ -139,7 +139,7 @@ class TestGradients(LibraryTests):
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_gradients(is_causal: bool) -> None:
+def test_gradients_of_selected_attention_match_pytorch(is_causal: bool) -> None:
     random, call = np.random.default_rng(6), CALLS[BACKWARD](D.FLOAT16)
     arrays = {
         name: random.normal(size=each.shape).astype(each.dtype.numpy)

@@ -381,7 +381,7 @@ def _torch(arrays: Mapping[str, Array]) -> dict[str, Any]:
     return {name: torch.from_numpy(x) for name, x in arrays.items()}
 
 
-def test_blocks_sinks_and_all_keys() -> None:
+def test_sparse_attention_takes_blocks_sinks_and_all_keys() -> None:
     arrays, others = _arrays(WITH_SINK)
     query, key = beside(_torch(arrays))
     lengths, value = [LENGTHS[name] for name in LENGTHS], wide(torch.from_numpy(arrays["value"]))
@@ -406,7 +406,7 @@ def test_blocks_sinks_and_all_keys() -> None:
 
 
 @pytest.mark.parametrize("name", [FORWARD, QUANTIZED])
-def test_packed_sequences_and_pages_answer_as_samples_do(name: str) -> None:
+def test_packed_sequences_and_pages_give_the_results_of_samples(name: str) -> None:
     arrays, others = _arrays(name)
     if name == QUANTIZED:
         arrays["key"] = packed_keys((B, KEYS, 1), np.float16, np.int8, np.random.default_rng(2))
@@ -437,7 +437,7 @@ def test_packed_sequences_and_pages_answer_as_samples_do(name: str) -> None:
 @pytest.mark.parametrize("is_merged", [False, True])
 @pytest.mark.parametrize("has_ropes", [False, True])
 @pytest.mark.parametrize("size", [1, 8])
-def test_gradients(is_merged: bool, has_ropes: bool, size: int) -> None:
+def test_gradients_of_sparse_attention_match_pytorch(is_merged: bool, has_ropes: bool, size: int) -> None:
     arrays, others = _arrays(BACKWARD, seed=size)
     tensors = _torch(arrays)
     ropes = ROPES if has_ropes else ()
@@ -476,7 +476,7 @@ def test_gradients(is_merged: bool, has_ropes: bool, size: int) -> None:
         np.testing.assert_array_equal(of_packed[outs[name]].reshape(gradient.shape), results[outs[name]])
 
 
-def test_eight_bit_floats_of_ascend_950() -> None:
+def test_ascend_950_takes_8_bit_floats() -> None:
     arrays, others = _arrays(QUANTIZED)
     eight = D.FLOAT8_E4M3FN.numpy
     raw = packed_keys((B, KEYS, 1), np.float16, eight, np.random.default_rng(2))
@@ -509,7 +509,7 @@ def test_sinks_need_ascend_950() -> None:
     assert caught.value.code == ACLNN_ERR_RUNTIME_ERROR
 
 
-def test_heads_of_products() -> None:
+def test_numbers_of_heads_depend_on_the_product() -> None:
     """Ascend 950 takes any number of heads, or more than others."""
     for name, heads in ((FORWARD, 5), (BACKWARD, 48), (QUANTIZED, 48)):
         call = {

@@ -79,7 +79,7 @@ class TestCausalConvolution(LibraryTests):
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 4])
-def test_tokens_without_two_before_them_have_zeros_there(tokens: int) -> None:
+def test_the_first_tokens_are_convolved_with_zeros(tokens: int) -> None:
     x = np.arange(1, tokens + 1, dtype=np.float16)[:, None, None].repeat(384, 2)
     weight = np.array([100, 10, 1], np.float16)[:, None].repeat(384, 1)
     given = {"x": x, "weight": weight, MASK: None, "out": np.zeros(x.shape, np.float16)}

@@ -159,7 +159,7 @@ class TestConvolution(LibraryTests):
 
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("rank", [1, 2, 3])
-def test_convolutions_of_every_rank_with_their_gradients(rank: int, transposed: bool) -> None:
+def test_convolutions_of_every_rank_and_their_gradients_match_pytorch(rank: int, transposed: bool) -> None:
     random = np.random.default_rng(rank)
     stride, pads, dilation = ((2, 1, 2)[:rank], (1, 0, 2)[:rank], (1, 2, 1)[:rank])
     more = (1, 0, 0)[:rank] if transposed else (0,) * rank
@@ -189,7 +189,7 @@ def test_convolutions_of_every_rank_with_their_gradients(rank: int, transposed: 
         np.testing.assert_allclose(out.view, result.numpy(), rtol=1e-5, atol=1e-5)
 
 
-def test_gradients_without_channels() -> None:
+def test_gradients_without_channels_keep_the_bias_gradient() -> None:
     """Such gradients raised an internal error."""
     form = {"stride": (1,), "padding": (0,), "dilation": (1,), "transposed": False, "outputPadding": (0,), "groups": 1}
     x, w, dy = np.zeros((1, 0, 3), np.float32), np.zeros((2, 0, 2), np.float32), np.ones((1, 2, 2), np.float32)
@@ -199,7 +199,7 @@ def test_gradients_without_channels() -> None:
     assert _computed("convolution_backward", call | gradients | outputs)["gradBias"].tolist() == [2, 2]
 
 
-def test_an_empty_line_has_no_windows() -> None:
+def test_convolution_of_an_empty_line_is_empty() -> None:
     """Empty lines were rejected."""
     form = {"stride": (1,), "padding": (0,), "dilation": (1,), "transposed": False, "outputPadding": None, "groups": 1}
     x, w, y = (np.zeros(shape, np.float32) for shape in ((1, 2, 0), (3, 2, 1), (1, 3, 0)))
@@ -213,14 +213,14 @@ def _computed(name: str, arguments: Mapping[str, Any]) -> dict[str, Array]:
     return {key: each.view for key, each in placed.items()}
 
 
-def test_a_mask_has_three_values() -> None:
+def test_output_mask_has_three_values() -> None:
     call = described(CALLS["convolution_backward"](D.FLOAT) | {"outputMask": (True, True)})
     with pytest.raises(AclnnError, match="outputMask: expected 3 values, got 2") as caught:
         prepare(BY_NAME["convolution_backward"], call, Product.ATLAS_A2)
     assert caught.value.code == NULL
 
 
-def test_a_line_has_padding_of_two_ends_and_no_output_padding_unless_transposed() -> None:
+def test_conv1d_takes_padding_of_two_ends_and_output_padding_only_if_transposed() -> None:
     random = np.random.default_rng(5)
     x, w = random.normal(size=(2, 4, 7)).astype(np.float32), random.normal(size=(3, 4, 3)).astype(np.float32)
     call = {"stride": (2,), "padding": (2, 1), "dilation": (1,), "transposed": False, "outputPadding": None}
@@ -232,7 +232,9 @@ def test_a_line_has_padding_of_two_ends_and_no_output_padding_unless_transposed(
 
 @pytest.mark.parametrize(("number", "is_taken"), [(0, False), (1, True), (2, True), (3, False)])
 @pytest.mark.parametrize("product", [Product.ATLAS_TRAINING, Product.ATLAS_INFERENCE])
-def test_the_cubes_of_older_products_do_not_multiply_float32(product: Product, number: int, is_taken: bool) -> None:
+def test_older_products_multiply_float32_only_with_cube_math_type_1_or_2(
+    product: Product, number: int, is_taken: bool
+) -> None:
     call = CALLS["convolution"]
     prepare(BY_NAME["convolution"], described(call(D.FLOAT16) | {"cubeMathType": number}), product)
     single = described(call(D.FLOAT) | {"cubeMathType": number})
@@ -243,7 +245,7 @@ def test_the_cubes_of_older_products_do_not_multiply_float32(product: Product, n
             prepare(BY_NAME["convolution"], single, product)
 
 
-def test_gradients_are_of_the_shapes_even_where_they_are_not_wanted() -> None:
+def test_unrequested_gradients_must_have_the_right_shapes() -> None:
     call = CALLS["convolution_backward"](D.FLOAT) | {"outputMask": (False, True, True)}
     operator = BY_NAME["convolution_backward"]
     prepare(operator, described(call | {"gradInput": None}), Product.ATLAS_A2)
@@ -251,7 +253,7 @@ def test_gradients_are_of_the_shapes_even_where_they_are_not_wanted() -> None:
         prepare(operator, described(changed(call, shape((2, 4, 5, 5), "gradInput"))), Product.ATLAS_A2)
 
 
-def test_columns_are_taken_of_channels() -> None:
+def test_im2col_needs_channels() -> None:
     call = {"self": Tensor(D.FLOAT, (1, 0, 4, 4)), "out": Tensor(D.FLOAT, (1, 0, 9))}
     call |= {"kernelSize": (2, 2), "dilation": (1, 1), "padding": (0, 0), "stride": (1, 1)}
     with pytest.raises(AclnnError, match="self: expected channels"):

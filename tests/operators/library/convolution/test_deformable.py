@@ -205,7 +205,7 @@ def test_planes_may_lack_a_format_before_ascend_950() -> None:
         prepare(BY_NAME[CONV], call, Product.ASCEND_950)
 
 
-def test_no_offsets_are_a_plain_convolution() -> None:
+def test_deformable_convolution_without_offsets_is_a_plain_one() -> None:
     random = np.random.default_rng(0)
     x, weight = random.normal(size=X).astype(np.float32), random.normal(size=WEIGHT).astype(np.float32)
     offset = np.zeros(OFFSET, np.float32)

@@ -113,7 +113,7 @@ class TestFourier(LibraryTests):
 @pytest.mark.parametrize("normalized", [True, False])
 @pytest.mark.parametrize("onesided", [True, False])
 @pytest.mark.parametrize("length", [7, 8])
-def test_parts_match_pytorch(length: int, onesided: bool, normalized: bool, windowed: bool) -> None:
+def test_stft_parts_match_pytorch(length: int, onesided: bool, normalized: bool, windowed: bool) -> None:
     random = np.random.default_rng(0)
     x, window = (random.normal(size=size).astype(np.float32) for size in (50, length))
     wanted = torch.view_as_real(
@@ -133,7 +133,7 @@ def test_parts_match_pytorch(length: int, onesided: bool, normalized: bool, wind
     np.testing.assert_allclose(out, wanted, rtol=1e-6, atol=1e-6)
 
 
-def test_the_published_example() -> None:
+def test_stft_reproduces_the_documents_example() -> None:
     x, window = np.array([1, 6, 8, 5, 7], np.float32), np.ones(4, np.float32)
     out = _run(x, window, (3, 1, 2), (4, 2, 4, False, True, False))
     np.testing.assert_array_equal(out[:, 0], [[20, 0], [-7, -1], [-2, 0]])
@@ -156,7 +156,7 @@ def _whole_run(x: Array, n: int, dim: int, norm: int, shape: tuple[int, ...]) ->
     return computed("rfft1_d", given)["out"]
 
 
-def test_the_published_sequences() -> None:
+def test_rfft1d_reproduces_the_documents_sequences() -> None:
     """Of the document of aclRfft1D, and of its text."""
     eight = _whole_run(np.arange(1, 9, dtype=np.float32).reshape(1, 1, 8), 8, -1, 1, (1, 1, 5, 2))
     root = np.sqrt(2)
@@ -169,7 +169,7 @@ def test_the_published_sequences() -> None:
 @pytest.mark.parametrize("norm", [1, 2, 3])
 @pytest.mark.parametrize("dim", [0, 1, 2])
 @pytest.mark.parametrize("n", [-1, 1, 4, 9])
-def test_sequences_are_cut_or_padded(n: int, dim: int, norm: int) -> None:
+def test_rfft1d_cuts_or_pads_sequences(n: int, dim: int, norm: int) -> None:
     x = np.random.default_rng(0).normal(size=(5, 7, 6)).astype(np.float32)
     wanted = _spectrum({"self": torch.from_numpy(x), "n": n, "dim": dim, "norm": norm})
     np.testing.assert_allclose(_whole_run(x, n, dim, norm, tuple(wanted.shape)), wanted, atol=1e-5)

@@ -92,7 +92,7 @@ class TestTimeConvolution(LibraryTests):
     )
 
 
-def test_the_documents_sample_of_ones() -> None:
+def test_conv_tbc_reproduces_the_documents_example() -> None:
     """Two steps, of which a kernel of three meets both, and one more for the bias."""
     ones = {"self": (2, 2, 3), "weight": (3, 3, 4), "bias": (4,), "out": (2, 2, 4)}
     call = {name: np.ones(of, np.float32) for name, of in ones.items()}

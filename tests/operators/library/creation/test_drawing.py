@@ -244,7 +244,7 @@ class TestDrawing(LibraryTests):
 
 
 @pytest.mark.parametrize("d", TRAINED)
-def test_slopes_are_drawn_for_what_is_not_positive(d: D) -> None:
+def test_rrelu_draws_slopes_for_elements_that_are_not_positive(d: D) -> None:
     x = np.random.default_rng(1).normal(size=20_000).astype(d.numpy)
     x[:3] = 0, -np.inf, np.nan
     given = {name: Placed(array, "contiguous") for name, array in (("self", x), ("noise", x), ("out", x))}
@@ -262,7 +262,7 @@ def test_slopes_are_drawn_for_what_is_not_positive(d: D) -> None:
     assert abs(drawn.mean() - 0.3125) < 5 * 0.375 / math.sqrt(12 * drawn.size)
 
 
-def test_slopes_are_the_mean_where_nothing_is_trained() -> None:
+def test_rrelu_uses_the_mean_slope_outside_of_training() -> None:
     x = np.array([-2, 0, 3], np.float32)
     given = {name: Placed(array, "contiguous") for name, array in (("selfRef", x), ("noise", x[:1]))}
     call = {name: each.tensor for name, each in given.items()} | DRAWN
@@ -366,7 +366,7 @@ def test_uniform_numbers_stay_below_the_limit_when_rounded(d: D, low: float, hig
         assert (steps == np.floor(steps)).all()
 
 
-def test_a_permutation_has_every_number_once() -> None:
+def test_randperm_has_every_number_once() -> None:
     out = Placed(np.zeros(1000, np.int64), "contiguous")
     prepare(BY_NAME["randperm"], {"n": 1000, "seed": 1, "offset": 0, "out": out.tensor}, Product.ATLAS_A2).run()
     assert sorted(out.view) == [*range(1000)]
@@ -374,7 +374,7 @@ def test_a_permutation_has_every_number_once() -> None:
 
 
 @pytest.mark.parametrize("replacement", [True, False], ids=["again", "each once"])
-def test_places_are_drawn_with_their_probabilities(replacement: bool) -> None:
+def test_multinomial_draws_indices_with_their_probabilities(replacement: bool) -> None:
     weights = np.array([[1, 0, 2, 5]], np.float32).repeat(40_000, 0)
     out = Placed(np.zeros((40_000, 2), np.int64), "contiguous")
     call = {"self": Placed(weights, "contiguous").tensor, "numsamples": 2, "replacement": replacement}
@@ -406,7 +406,7 @@ def test_a_uniform_number_of_float32_is_not_rounded_to_the_limit() -> None:
 
 
 @pytest.mark.parametrize("name", SEEDED_BY_TENSORS)
-def test_a_seed_in_a_tensor_draws_what_it_draws_as_a_number(name: str) -> None:
+def test_a_seed_in_a_tensor_draws_the_same_as_a_number(name: str) -> None:
     """torch_npu draws by these in graphs, whose first execution gives what is drawn outside."""
     call = {
         "inplace_normal": {"mean": 1.0, "std": 2.0},

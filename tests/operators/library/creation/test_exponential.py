@@ -75,7 +75,7 @@ class TestExponential(LibraryTests):
     )
 
 
-def test_words_are_those_published_with_the_generator() -> None:
+def test_philox_words_are_the_published_ones() -> None:
     """From the known answers of Random123, whose generator PyTorch uses on GPUs too."""
     assert exponential.philox([[0]] * 4, 0)[:, 0].tolist() == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
     assert exponential.philox([[7], [0], [9], [0]], 2**63 + 5)[:, 0].tolist() == words_of(7 | 9 << 64, 2**63 + 5)
@@ -86,7 +86,7 @@ def _filled(size: int, seed: int, offset: int, rate: float = 1.0) -> Any:
     return computed(NAME, {"self": np.zeros(size, np.float32), **given}, ON_950)["self"]
 
 
-def test_threads_draw_four_words_at_a_time() -> None:
+def test_each_thread_draws_four_words_at_a_time() -> None:
     """With more elements than threads, of which there are 159744 at most."""
     found = _filled(159744 * 5 + 3, 42, 6)
     places = [0, 159743, 159744, 159744 * 3 + 7, 159744 * 4, 159744 * 5 + 2]
@@ -103,7 +103,7 @@ def test_numbers_have_the_mean_and_the_spread_of_their_rate() -> None:
     assert found.std() == pytest.approx(0.25, abs=0.005)
 
 
-def test_a_seed_is_demanded() -> None:
+def test_exponential_numbers_require_a_seed() -> None:
     given = {"seedTensor": np.zeros(0, np.int64), "offsetTensor": np.zeros(1, np.int64), "offset": 0, "lambd": 1.0}
     with pytest.raises(AclnnError, match="seedTensor: expected an element, got none"):
         computed(NAME, {"self": np.zeros(3, np.float32), **given}, ON_950)

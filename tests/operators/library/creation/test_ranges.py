@@ -98,7 +98,7 @@ def test_a_range_may_have_dimensions_of_1_before_it() -> None:
     assert out.view.tolist() == [[[1, 1.5, 2, 2.5]]]
 
 
-def test_numbers_from_one_to_another_may_have_any_shape_of_as_many() -> None:
+def test_linspace_accepts_any_shape_of_as_many_elements() -> None:
     out = Placed(np.zeros((2, 3), np.float32), "contiguous")
     call = {"start": scalar(D.FLOAT, 1), "end": scalar(D.FLOAT, 6), "steps": 6, "out": out.tensor}
     prepare(BY_NAME["linspace"], call, Product.ATLAS_A2).run()
@@ -106,7 +106,7 @@ def test_numbers_from_one_to_another_may_have_any_shape_of_as_many() -> None:
 
 
 @pytest.mark.parametrize("d", [np.int32, np.int64])
-def test_integers_are_counted_as_pytorch_counts_them(d: type[np.signedinteger[Any]]) -> None:
+def test_arange_of_integers_matches_pytorch(d: type[np.signedinteger[Any]]) -> None:
     """64-bit integers ignore the fractions of limits; in both types no value depends on them."""
     for limits in ((0.1, -7.9, -4.0), (0.0, -8.000001, -4.0), (1.9, 7.2, 2.9), (-0.5, 3, 1)):
         wanted = torch.arange(*limits, dtype=getattr(torch, np.dtype(d).name)).tolist()
@@ -117,7 +117,7 @@ def test_integers_are_counted_as_pytorch_counts_them(d: type[np.signedinteger[An
 
 
 @pytest.mark.parametrize("d", [np.int8, np.int16, np.int32])
-def test_integers_between_limits_are_pytorchs(d: type[np.signedinteger[Any]]) -> None:
+def test_linspace_of_integers_matches_pytorch(d: type[np.signedinteger[Any]]) -> None:
     """Their limits have no fractions, and each is counted from the nearer end."""
     for start, end, steps in ((4.3, -3, 50), (-2.7, 9.9, 23), (0, 10, 7), (5.5, 7.5, 1), (1.9, -8, 2)):
         out = Placed(np.zeros(steps, d), "contiguous")

@@ -93,7 +93,7 @@ class TestGatheredCaches(LibraryTests):
 @pytest.mark.parametrize("cumulated", [False, True])
 @pytest.mark.parametrize("in_columns", [False, True])
 @pytest.mark.parametrize("skip", [None, 7])
-def test_sequences_come_out_of_blocks(cumulated: bool, in_columns: bool, skip: int | None) -> None:
+def test_gather_pa_kv_cache_reads_sequences_from_blocks(cumulated: bool, in_columns: bool, skip: int | None) -> None:
     """Here of integers of 16 bits, which Ascend 950 takes; no room is left for the last token."""
     random = np.random.default_rng(4)
     cache = random.integers(0, 1000, (BLOCKS, SIZE, HEADS, 8)).astype(np.uint16)

@@ -170,7 +170,7 @@ def _in_blocks(mode: str | None, slots: Array, **arrays: Array) -> tuple[Any, Ar
 
 
 @pytest.mark.parametrize("mode", ["PA", "PA_BNSD", "PA_NZ"])
-def test_slots_of_blocks(mode: str) -> None:
+def test_paged_caches_are_written_by_slots(mode: str) -> None:
     slots = np.array([5, 0, -1, 31, 16, 6])
     rows, cache = _in_blocks(mode, slots)
     if mode == "PA_NZ":  # columns of 16 numbers, each of all tokens of a block
@@ -204,28 +204,28 @@ def test_one_row_of_angles_serves_all_tokens_and_places_lie_in_any_shape() -> No
 
 
 @pytest.mark.parametrize("name", ["kRopeOut", "cKvOut"])
-def test_results_that_are_not_wanted_are_given_all_the_same(name: str) -> None:
+def test_unrequested_results_must_still_be_given(name: str) -> None:
     call = described(_call(D.FLOAT16) | {"isOutputKv": False, name: None})
     with pytest.raises(AclnnError, match=f"{name}: expected an object, got null") as caught:
         prepare(BY_NAME[NAME], call, Product.ATLAS_A2)
     assert caught.value.code == ACLNN_ERR_PARAM_NULLPTR
 
 
-def test_no_tokens_for_a_cache_are_rejected() -> None:
+def test_empty_tokens_for_a_cache_are_rejected() -> None:
     call = _call(D.FLOAT16) | {name: T(D.FLOAT16, (B, 1, 0, n)) for name, n in (("kv", 576), ("cos", 64), ("sin", 64))}
     with pytest.raises(AclnnError, match="kv: expected shape") as caught:
         prepare(BY_NAME[NAME], described(call), Product.ATLAS_A2)
     assert caught.value.code == ACLNN_ERR_INNER_TILING_ERROR
 
 
-def test_950_takes_other_columns() -> None:
+def test_ascend_950_accepts_other_numbers_of_columns() -> None:
     call = changed(_call(D.BF16), {**_small({}).change})
     prepare(BY_NAME[NAME], described(call), Product.ASCEND_950)
     with pytest.raises(AclnnError, match="kv: expected columns"):
         prepare(BY_NAME[NAME], described(call), Product.ATLAS_A2)
 
 
-def test_caches_of_more_samples_are_written_before_950() -> None:
+def test_caches_may_have_more_samples_before_ascend_950() -> None:
     caches = {
         name: np.zeros((B + 1, 1, PLACES, n), np.float16) for name, n in (("kCacheRef", 64), ("ckvCacheRef", 512))
     }
@@ -267,14 +267,14 @@ def test_caches_of_integers_are_scaled(mode: str) -> None:
 
 
 @pytest.mark.parametrize(("product", "shift"), [(Product.ATLAS_A2, 0), (Product.ASCEND_950, 7)])
-def test_offsets_count_on_950(product: Product, shift: int) -> None:
+def test_offsets_are_added_on_ascend_950(product: Product, shift: int) -> None:
     offset = {"cKvOffsetOptional": np.full(VALUES, 7, np.float32)}
     rows, cache = _quantised("PA", product, **offset)
     expected = (rows[0] + shift).clamp(-128, 127).numpy()
     assert np.abs(cache.reshape(64, VALUES)[5] - expected).max() <= 0.5001
 
 
-def test_integers_in_caches_of_samples_are_rejected_before_950() -> None:
+def test_integer_caches_of_mode_norm_are_rejected_before_ascend_950() -> None:
     integers = {"kCacheRef": T(D.INT8, (B, 1, PLACES, KEYS)), "kRopeScaleOptional": T(D.FLOAT, (1,))}
     call = described(_call(D.FLOAT16) | integers)
     prepare(BY_NAME[NAME], call, Product.ASCEND_950)
@@ -283,7 +283,7 @@ def test_integers_in_caches_of_samples_are_rejected_before_950() -> None:
 
 
 @pytest.mark.parametrize("mode", ["PA_BLK_BNSD", "PA_BLK_NZ"])
-def test_index_may_be_of_blocks(mode: str) -> None:
+def test_index_may_name_blocks(mode: str) -> None:
     """The last four of 20 tokens go into the second block of 16."""
     random, tokens = np.random.default_rng(1), 20
     given = {
@@ -310,7 +310,7 @@ def test_index_may_be_of_blocks(mode: str) -> None:
 
 @pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize("mode", ["Norm", "PA"])
-def test_values_may_be_separate(mode: str, heads: int) -> None:
+def test_values_may_be_a_separate_tensor(mode: str, heads: int) -> None:
     random = np.random.default_rng(2)
     call = _apart(D.FLOAT16, heads) | {"cacheModeOptional": mode, "epsilon": 1e-5}
     if mode == "PA":
@@ -340,7 +340,7 @@ def test_values_may_be_separate(mode: str, heads: int) -> None:
             np.testing.assert_allclose(got, wanted[sample, :, token], rtol=1e-3, atol=1e-3, err_msg=name)
 
 
-def test_separate_values_have_their_own_columns_and_are_unchecked_on_950() -> None:
+def test_separate_values_have_their_own_columns_and_are_unchecked_on_ascend_950() -> None:
     call = _apart(D.FLOAT16) | {"gamma": T(D.FLOAT16, (128,))}
     with pytest.raises(AclnnError, match=r"kv: expected columns \[192, 192, 64, 128\] of it, gamma, cos and vOptional"):
         prepare(BY_NAME[NAMES[1]], described(call), Product.ATLAS_A2)

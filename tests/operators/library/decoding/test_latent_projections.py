@@ -342,12 +342,12 @@ def test_samples_of_packed_tokens_have_pages_of_their_own() -> None:
         _fused(cacheIndexOptional=np.array([1, 0, 2]), actualSeqLenOptional=np.array([18, 19], np.int32))
 
 
-def test_slots_outside_are_reported() -> None:
+def test_slots_out_of_range_are_reported() -> None:
     with pytest.raises(AclnnError, match="cacheIndexOptional: expected numbers from 0 to 47, got 48"):
         _plain("PA_BSND", cacheIndexOptional=INDEX + 1)
 
 
-def test_without_room_in_the_caches_queries_are_computed() -> None:
+def test_empty_caches_leave_the_queries_computed() -> None:
     none = {"kvCacheRef": T(D.BF16, (0, PAGE, 1, 512)), "krCacheRef": T(D.BF16, (0, PAGE, 1, 64))}
     np.testing.assert_array_equal(_plain("PA_BSND", **none)["queryOut"], _plain("PA_BSND")["queryOut"])
 

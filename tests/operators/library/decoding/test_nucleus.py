@@ -148,7 +148,7 @@ SHARES = np.array([0.1, 0.05, 0.4, 0.05, 0.25, 0.15])
         (0, 1.0, 1.0, 1024, [2], 1.0),
     ],
 )
-def test_words_that_remain_are_put_out_with_their_probabilities(
+def test_remaining_words_are_returned_with_their_probabilities(
     k: int, p: float, least: float | None, most: int, words: list[int], whole: float
 ) -> None:
     """In order of their probabilities, but without a threshold; ``whole`` is what the first topK add up to."""
@@ -205,7 +205,7 @@ class TestNucleus(LibraryTests):
 
 
 @pytest.mark.parametrize("k", [0, -3, 4])
-def test_k_beyond_the_words_leaves_all(k: int) -> None:
+def test_a_k_above_the_number_of_words_keeps_all(k: int) -> None:
     logits, out = (Placed(np.array([[1, 3, 2]], np.float32), "contiguous") for _ in range(2))
     p, count = (Placed(np.array([each]), "contiguous") for each in (np.float32(1), np.int32(k)))
     call = {"logits": logits.tensor, "p": p.tensor, "k": count.tensor, "out": out.tensor}

@@ -141,7 +141,7 @@ def test_values_in_columns_have_a_type_of_their_own() -> None:
         _run(np.array([3, 0]), **keys, value=value, cacheModeOptional="Norm")
 
 
-def test_keys_alone_are_put_into_their_cache_before_950() -> None:
+def test_keys_alone_are_cached_before_ascend_950() -> None:
     key = np.arange(24).reshape(4, 2, 3).astype(np.float16)
     arrays = {"key": key, "slotMapping": np.array([7, -1, 14, 0]), "keyCacheRef": np.zeros((3, 5, 2, 3), np.float16)}
     arrays |= {name: np.array(7, np.float16) for name in ("value", "valueCacheRef")}
@@ -154,7 +154,7 @@ def test_keys_alone_are_put_into_their_cache_before_950() -> None:
 
 
 @pytest.mark.parametrize("of", [D.FLOAT, D.UINT8, D.INT16, D.UINT16, D.INT32, D.UINT32])
-def test_950_takes_more_types(of: D) -> None:
+def test_ascend_950_accepts_more_data_types(of: D) -> None:
     call = described(_call(of))
     prepare(BY_NAME[NAME], call, Product.ASCEND_950)
     with pytest.raises(AclnnError, match="key: expected data type ACL_FLOAT16, ACL_INT8 or ACL_BF16") as caught:

@@ -501,7 +501,7 @@ def _beside(world: World, rank: int, given: Mapping[str, Array]) -> dict[str, Ar
 @pytest.mark.parametrize(
     "world", [World(3, special=(1, 2, 0)), World(4, special=(2, 1, 2), **ON_A3)], ids=["A2", "A3, with constants"]
 )
-def test_experts_without_ranks_answer_at_once(world: World, many: None) -> None:
+def test_constant_and_copy_experts_are_computed_by_combine(world: World, many: None) -> None:
     for given, sent, got in world.there_and_back(partial(_beside, world)):
         np.testing.assert_allclose(got["out"].astype(float), world.expected(given), rtol=2**-10, atol=2**-10)
         assert (given["expertIds"] >= world.experts).any()
@@ -526,7 +526,7 @@ def test_results_of_a_shared_expert_on_another_rank_are_added(flat: bool, many: 
     [World(1, ranks=8, each=1, quantized=2), World(2, shared=1, shared_ranks=1, ranks=3, quantized=2, **ON_A3)],
     ids=["A2", "A3"],
 )
-def test_rows_go_as_integers_with_a_factor_each(world: World, smooth: bool, many: None) -> None:
+def test_rows_are_sent_as_int8_with_a_scale_each(world: World, smooth: bool, many: None) -> None:
     """The integers are what the row's largest number, times its expert's factors, divided by 127 leaves."""
     scales = np.random.default_rng(1).integers(1, 4, (world.shared + world.experts, world.hidden)).astype(np.float32)
     ranks = world.there_and_back(lambda rank, given: {"scales": scales} if smooth else {})
@@ -566,7 +566,7 @@ def test_given_factors_quantise_on_ascend_950(scales: Any, many: None) -> None:
     np.testing.assert_array_equal(ranks[0][1]["expandX"][: len(rows)], np.rint(rows))
 
 
-def test_answers_may_go_as_integers(many: None) -> None:
+def test_combine_may_send_int8(many: None) -> None:
     """Eight numbers have one factor, their largest divided by 127."""
     world = World(2, hidden=1030, product=Product.ATLAS_A3)
     for given, _, got in world.there_and_back(lambda rank, given: {"by integers": np.array(2)}):

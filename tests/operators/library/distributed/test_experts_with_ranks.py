@@ -233,14 +233,14 @@ def test_the_expert_of_all_rows_and_the_rows_are_optional(fresh: None) -> None:
         ({"sendCounts": None}, "sendCounts: expected numbers"),
     ],
 )
-def test_arguments_that_do_not_fit(change: Arguments, expected: str) -> None:
+def test_inconsistent_arguments_are_rejected(change: Arguments, expected: str) -> None:
     with pytest.raises(AclnnError, match=expected):
         prepare(BY_NAME[BEFORE], described(CALLS[BEFORE](D.FLOAT16) | change), Product.ATLAS_A3)
 
 
 @pytest.mark.usefixtures("a_group_of_eight")
 @pytest.mark.parametrize(("name", "most", "direct"), [(VERSIONS[BEFORE][1], 48, 128), (VERSIONS[AFTER][1], 32, 128)])
-def test_engines_have_their_numbers_of_experts(name: str, most: int, direct: int) -> None:
+def test_numbers_of_experts_depend_on_comm_mode(name: str, most: int, direct: int) -> None:
     def prepared(experts: int, engine: str) -> None:
         counts = (2, *(0,) * (EIGHT * experts - 1))
         sizes: Arguments = {

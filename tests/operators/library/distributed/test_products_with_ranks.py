@@ -300,7 +300,7 @@ def test_each_rank_gets_its_rows_of_the_sum(fresh: None, kind: Any) -> None:
 
 @pytest.mark.parametrize("on", [Product.ATLAS_A2, Product.ASCEND_950])
 @pytest.mark.parametrize("name", SCALED)
-def test_second_versions_of_these_compute_as_the_first(fresh: None, name: str, on: Product) -> None:
+def test_second_versions_compute_the_results_of_the_first(fresh: None, name: str, on: Product) -> None:
     kind = np.dtype(np.float16)
     gathers, engine = name == SCALED[0], _engine(name, on)
     bias = () if on is Product.ASCEND_950 or not gathers else ("bias",)
@@ -339,7 +339,7 @@ def _scaled_product(x1: Any, own: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("with_bits", [False, True])
 @pytest.mark.parametrize("kind", HALVES, ids=str)
-def test_integers_have_factors_of_rows_and_columns(fresh: None, kind: Any, with_bits: bool) -> None:
+def test_int8_products_are_scaled_by_rows_and_columns(fresh: None, kind: Any, with_bits: bool) -> None:
     if with_bits and kind != np.float16:
         pytest.skip("bits of scales are for FLOAT16")
     given = [_integers(rank, kind, with_bits) for rank in range(SIZE)]
@@ -375,7 +375,7 @@ def test_integers_have_factors_of_rows_and_columns(fresh: None, kind: Any, with_
         ({"bias": T(D.FLOAT16, (N,))}, "bias: expected data type ACL_BF16 or ACL_FLOAT with ACL_INT8"),
     ],
 )
-def test_scales_that_do_not_fit_integers(change: Arguments, expected: str) -> None:
+def test_scales_of_int8_products_must_match_their_shapes(change: Arguments, expected: str) -> None:
     integers = {name: T(D.INT8, size) for name, size in {"x1": (M, K), "x2": (K, N)}.items()}
     call = CALLS[SCALED[1]](D.BF16) | integers | {"x2Scale": T(D.FLOAT, (1, N))}
     prepare(BY_NAME[SCALED[1]], described(call), Product.ATLAS_A2)
@@ -413,7 +413,7 @@ def test_parts_are_exchanged_before_or_after_the_product(fresh: None, name: str,
 
 @pytest.mark.usefixtures("a_group")
 @pytest.mark.parametrize("name", [*BEFORE, *AFTER])
-def test_no_rows_are_nothing_to_exchange_where_the_product_takes_them(name: str) -> None:
+def test_empty_rows_are_accepted_depending_on_the_product(name: str) -> None:
     empty = {"x1": (0, K), "output": (0, N if name in BEFORE else N // SIZE), CROSSED: (0, SIZE * K)}
     call = CALLS[name](D.FLOAT16)
     call |= {key: T(D.FLOAT16, size) for key, size in empty.items() if key in call} | _engine(name, Product.ASCEND_950)
@@ -431,7 +431,7 @@ def test_no_rows_are_nothing_to_exchange_where_the_product_takes_them(name: str)
         ("matmul_reduce_scatter", Product.ASCEND_950, "2, 4, 8, 16, 32 or 64"),
     ],
 )
-def test_products_have_their_numbers_of_ranks(
+def test_numbers_of_ranks_depend_on_the_product(
     monkeypatch: pytest.MonkeyPatch, name: str, product: Product, expected: str
 ) -> None:
     call = CALLS[name](D.FLOAT16)

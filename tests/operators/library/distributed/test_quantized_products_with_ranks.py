@@ -221,7 +221,7 @@ def _product(own: dict[str, Any], scale: Any) -> Any:
 
 @pytest.mark.parametrize("stored", [np.int64, np.uint64])
 @pytest.mark.parametrize("name", QUANTIZED)
-def test_columns_of_integers_are_scaled_by_bits(fresh: None, name: str, stored: Any) -> None:
+def test_integer_columns_are_scaled_by_the_bits_of_a_scale(fresh: None, name: str, stored: Any) -> None:
     version = QUANTIZED.index(name) + 1
     given = [_integers(version, np.float16, rank, turned=rank == 1) for rank in range(SIZE)]
     scales = []
@@ -236,7 +236,7 @@ def test_columns_of_integers_are_scaled_by_bits(fresh: None, name: str, stored: 
 @pytest.mark.parametrize("batch", [(M,), (2, 3)])
 @pytest.mark.parametrize("kind", HALVES, ids=str)
 @pytest.mark.parametrize("name", QUANTIZED[1:])
-def test_rows_of_integers_are_scaled(fresh: None, name: str, kind: Any, batch: tuple[int, ...]) -> None:
+def test_integer_rows_are_scaled(fresh: None, name: str, kind: Any, batch: tuple[int, ...]) -> None:
     given = [_integers(2, kind, rank, batch) for rank in range(SIZE)]
     if kind == ml_dtypes.bfloat16:
         given = [each | {SCALE: each[SCALE].astype(kind)} for each in given]
@@ -249,7 +249,7 @@ def test_rows_of_integers_are_scaled(fresh: None, name: str, kind: Any, batch: t
 
 @pytest.mark.parametrize("name", QUANTIZED[2:])
 @pytest.mark.parametrize("kind", HALVES, ids=str)
-def test_ranks_send_integers_of_eight_bits(fresh: None, kind: Any, name: str) -> None:
+def test_ranks_exchange_int8(fresh: None, kind: Any, name: str) -> None:
     """With these factors most results are within the range, and some are not."""
     first, second = np.full(N, 0.25, kind), np.full(N, 0.5, kind)
     first[0], second[1] = 2.0**-6, 2.0**-6
@@ -293,7 +293,7 @@ def test_weights_are_scaled_as_a_whole_by_columns_or_by_groups(fresh: None, name
     _expect(output, total, HALVES[kind])
 
 
-def test_turned_weights_have_turned_factors(fresh: None) -> None:
+def test_transposed_weights_have_transposed_scales(fresh: None) -> None:
     given = [_weights(np.float16, rank, 2) | {GROUP_SIZE: 32} for rank in range(SIZE)]
     _, straight = _run(WEIGHTED[0], given)
     turned = [each | {name: np.ascontiguousarray(each[name].T).T for name in ("x2", FACTORS, OFFSET)} for each in given]
@@ -303,14 +303,14 @@ def test_turned_weights_have_turned_factors(fresh: None) -> None:
 
 @pytest.mark.usefixtures("a_group")
 @pytest.mark.parametrize("name", CALLS)
-def test_weights_that_are_laid_out_are_taken_on_atlas_a2(name: str) -> None:
+def test_fractal_nz_weights_are_accepted_on_atlas_a2(name: str) -> None:
     call = CALLS[name](D.INT8 if name in QUANTIZED else D.FLOAT16)
     weight = Tensor(D.INT8, (K, N), (1, K), format=Format.FORMAT_FRACTAL_NZ)
     others: Arguments = {FACTORS: T(D.FLOAT16, (N,)), OFFSET: T(D.FLOAT16, (N,))} if name in WEIGHTED else {}
     prepare(BY_NAME[name], described(call | others) | {"x2": weight}, Product.ATLAS_A2)
 
 
-def test_without_columns_what_is_added_remains(fresh: None) -> None:
+def test_products_without_columns_leave_the_addend(fresh: None) -> None:
     none = {"x1": np.zeros((M, 0), np.float16), "x2": np.zeros((0, N), np.int8)}
     wide, output = _run(WEIGHTED[0], [_weights(np.float16, rank) | none for rank in range(SIZE)])
     _expect(output, sum(each["bias"] + each["x3"] for each in wide), HALVES[np.dtype(np.float16)])
@@ -327,6 +327,6 @@ def test_without_columns_what_is_added_remains(fresh: None) -> None:
         (WEIGHTED[0], {GROUP_SIZE: 64}, "multiple of 32 from 32 to 63"),
     ],
 )
-def test_factors_that_do_not_fit(name: str, change: Arguments, expected: str) -> None:
+def test_inconsistent_scales_are_rejected(name: str, change: Arguments, expected: str) -> None:
     with pytest.raises(AclnnError, match=expected):
         prepare(BY_NAME[name], described(CALLS[name](D.INT8 if name in QUANTIZED else D.FLOAT16) | change))

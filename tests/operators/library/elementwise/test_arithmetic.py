@@ -223,7 +223,7 @@ def test_quotients_of_sixteen_bits_are_rounded_before_they_are_truncated(dtype: 
 
 
 @pytest.mark.parametrize("product", [Product.ATLAS_A2, Product.ASCEND_950])
-def test_quotients_of_integers_that_are_not_rounded_have_fractions(product: Product) -> None:
+def test_integer_quotients_have_fractions_without_a_rounding_mode(product: Product) -> None:
     x, out = np.array([7, -7], np.int32), np.zeros(2, np.float32)
     tensors = {"self": x, "other": np.full(2, 2, np.int32), "mode": 0, "out": out}
     assert computed("div_mod", tensors, product)["out"].tolist() == [3.5, -3.5]
@@ -243,7 +243,7 @@ def test_booleans_are_divided_as_float32(product: Product, mode: int) -> None:
         assert computed("floor_divides", call | {"other": scalar(D.FLOAT, 0.5)}, product)["out"].tolist() == [2, 0]
 
 
-def test_quotients_of_complex_numbers_are_as_they_are() -> None:
+def test_complex_quotients_are_computed() -> None:
     call = {"self": np.array([4 + 2j], np.complex64), "mode": 0, "out": np.zeros(1, np.complex64)}
     assert computed("div_mod", call | {"other": np.array([2j], np.complex64)})["out"].tolist() == [1 - 2j]
     assert computed("div_mods", call | {"other": scalar(D.DOUBLE, 2)})["out"].tolist() == [2 + 1j]

@@ -72,7 +72,7 @@ class TestBitwise(LibraryTests):
         ("bitwise_and_tensor", D.UINT32, {Product.ASCEND_950, Product.ATLAS_A2}),
     ],
 )
-def test_integers_without_sign_that_some_products_take(name: str, dtype: D, taken: set[Product]) -> None:
+def test_unsigned_integers_are_accepted_depending_on_the_product(name: str, dtype: D, taken: set[Product]) -> None:
     x = Tensor(dtype, (2,))
     others = {} if name == "bitwise_not" else {"other": scalar(dtype, 1) if name.endswith("scalar") else x}
     for product in (Product.ASCEND_950, Product.ATLAS_A2):

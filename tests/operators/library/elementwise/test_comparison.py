@@ -143,13 +143,13 @@ class TestIsInf(LibraryTests):
     )
 
 
-def test_infinities_of_either_sign_are_found() -> None:
+def test_is_pos_inf_and_is_neg_inf_find_infinities() -> None:
     call = {"self": np.array([1, np.inf, -np.inf, np.nan], np.float32), "out": np.zeros(4, bool)}
     assert computed("is_inf", call)["out"].tolist() == [False, True, True, False]
 
 
 @pytest.mark.parametrize("atol", [0.0, 0.5, 1.0])
-def test_integers_are_close_by_their_exact_difference(atol: float) -> None:
+def test_is_close_compares_integers_exactly(atol: float) -> None:
     """In float64 both were 2**53."""
     x, y = np.array([2**53 + 1, -(2**63)], np.int64), np.array([2**53, 2**63 - 1], np.int64)
     call = {"self": x, "other": y, "rtol": 0.0, "atol": atol, "equal_nan": False, "out": np.zeros(2, bool)}
@@ -195,7 +195,7 @@ def test_a_number_among_many_elements_decides_their_type(count: int, wanted: boo
         ("le_tensor", D.UINT16, D.BOOL, {Product.ASCEND_950, Product.ATLAS_A2}),
     ],
 )
-def test_data_types_that_some_products_compare(name: str, dtype: D, out: D, taken: set[Product]) -> None:
+def test_comparable_data_types_depend_on_the_product(name: str, dtype: D, out: D, taken: set[Product]) -> None:
     other = scalar(dtype, 1) if name.endswith("scalar") else T(dtype, GRID)
     call = described({"self": T(dtype, GRID), "other": other, "out": T(out, GRID)})
     for product in (Product.ASCEND_950, Product.ATLAS_A2):

@@ -106,7 +106,7 @@ def test_floating_numbers_become_integers_by_truncation_within_the_range(numbers
 
 @pytest.mark.parametrize("dims", [(1, 1), (3, 5), (5, 3), (2, 4, 4), (0, 3), (3, 0)])
 @pytest.mark.parametrize("name", ["triu", "tril"])
-def test_triangles_begin_at_any_diagonal(name: str, dims: tuple[int, ...]) -> None:
+def test_triu_and_tril_begin_at_any_diagonal(name: str, dims: tuple[int, ...]) -> None:
     matrices = np.arange(1, 1 + math.prod(dims), dtype=np.int64).reshape(dims)
     for diagonal in (-(2**63), *range(-7, 8), 2**63 - 1):
         placed, out = Placed(matrices, "contiguous"), Placed(np.full_like(matrices, -1), "contiguous")
@@ -172,7 +172,7 @@ def test_numbers_become_the_nearest_of_four_bits_by_way_of_bf16(source: D, of: D
 
 @pytest.mark.parametrize("of", MAGNITUDES)
 @pytest.mark.parametrize("target", [D.FLOAT, D.FLOAT16, D.BF16, D.FLOAT8_E5M2, D.FLOAT8_E4M3FN])
-def test_four_bits_become_the_numbers_that_they_are(target: D, of: D) -> None:
+def test_casts_from_four_bits_are_exact(target: D, of: D) -> None:
     given = ALL_CODES[::2] | ALL_CODES[1::2] << 4
     got = cast(given, of, target, (4, 4), np.zeros((4, 4), target.numpy))
     assert got.reshape(-1).astype(np.float64).tolist() == [*MAGNITUDES[of], *(-each for each in MAGNITUDES[of])]

@@ -285,14 +285,14 @@ class TestCopy(LibraryTests):
 @pytest.mark.parametrize(
     ("source", "target"), [(D.FLOAT, D.FLOAT16), (D.FLOAT, D.BF16), (D.FLOAT16, D.FLOAT), (D.BF16, D.FLOAT)]
 )
-def test_copies_convert(source: D, target: D) -> None:
+def test_foreach_copy_converts_data_types(source: D, target: D) -> None:
     """FSDP in bfloat16 copies gathered weights so; it was rejected."""
     x, out = Placed(np.array([1.5, -2], source.numpy), "contiguous"), Placed(np.zeros(2, target.numpy), "contiguous")
     prepare(BY_NAME["foreach_copy"], {"x": (x.tensor,), "out": (out.tensor,)}, Product.ATLAS_A2).run()
     assert out.view.tolist() == [1.5, -2]
 
 
-def test_integers_have_integers_as_powers() -> None:
+def test_powers_of_integers_are_integers() -> None:
     for exponent, wanted in ((scalar(D.INT64, -1), [0, 1, -1, 0]), (scalar(D.INT64, 3), [8, 1, -1, 27])):
         x, out = Placed(np.array([2, 1, -1, 3], np.int32), "contiguous"), Placed(np.zeros(4, np.int32), "contiguous")
         call = {"x": (x.tensor,), "scalar": exponent, "out": (out.tensor,)}
@@ -313,7 +313,7 @@ def test_integers_have_integers_as_powers() -> None:
         (0, [-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 2.75]),
     ],
 )
-def test_directions_of_rounding(mode: int, wanted: list[float]) -> None:
+def test_round_mode_selects_the_direction_of_rounding(mode: int, wanted: list[float]) -> None:
     given = np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 2.75], np.float32)
     x, out = Placed(given, "contiguous"), Placed(np.zeros_like(given), "contiguous")
     call = {"x": (x.tensor,), "roundMode": scalar(D.INT8, mode), "out": (out.tensor,)}
@@ -321,7 +321,7 @@ def test_directions_of_rounding(mode: int, wanted: list[float]) -> None:
     assert out.view.tolist() == wanted
 
 
-def test_copies_cross_without_loss() -> None:
+def test_foreach_copy_of_swapped_lists_keeps_both() -> None:
     """The second copy was one of what the first had written."""
     first, second = (Placed(np.full(4, value, np.float32), "contiguous") for value in (1, 2))
     call = {"x": (first.tensor, second.tensor), "out": (second.tensor, first.tensor)}
@@ -329,7 +329,7 @@ def test_copies_cross_without_loss() -> None:
     assert [first.view[0], second.view[0]] == [2, 1]
 
 
-def test_the_norms_of_clipped_gradients_are_of_order_2() -> None:
+def test_foreach_norm_of_order_2_is_the_root_of_the_sum_of_squares() -> None:
     x = [Placed(array, "contiguous") for array in (np.array([3, 4], np.float32), np.full((2, 8), -0.5, np.float32))]
     out = [Placed(np.zeros((), np.float32), "contiguous") for _ in x]
     call = {"scalar": scalar(D.FLOAT, 2)} | {
@@ -362,7 +362,7 @@ def test_empty_tensors_have_a_norm(order: float, expected: float) -> None:
 
 @pytest.mark.parametrize("version", ["", "_v2"])
 @pytest.mark.parametrize(("name", "taken"), [("add", True), ("mul", True), ("div", False), ("sub", False)])
-def test_ascend_950_takes_a_float_with_float16(name: str, taken: bool, version: str) -> None:
+def test_foreach_add_list_v2_accepts_float_with_float16_on_ascend_950(name: str, taken: bool, version: str) -> None:
     """CANN's sources accept it; Atlas A2 does not."""
     operator = BY_NAME[f"foreach_{name}_scalar{version}"]
     arrays = [Placed(np.ones(2, np.float16), "contiguous").tensor for _ in range(2)]

@@ -79,7 +79,7 @@ def test_elements_equal_to_the_threshold_stay_and_rows_are_unlimited_on_the_newe
 
 
 @pytest.mark.parametrize("approximate", [None, "none"])
-def test_is_exact_without_tanh(approximate: str | None) -> None:
+def test_gelu_mul_is_exact_without_tanh(approximate: str | None) -> None:
     x = np.random.default_rng(1).normal(size=(4, 6)) * 4
     given = {"input": x.astype(np.float32), "approximateOptional": approximate, "out": np.empty((4, 3), np.float32)}
     gate, factor = torch.from_numpy(given["input"]).double().chunk(2, -1)

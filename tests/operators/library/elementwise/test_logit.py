@@ -47,7 +47,7 @@ class TestLogit(LibraryTests):
 
 
 @pytest.mark.parametrize("eps", [-1.0, 0.0, 0.25, 0.5, 0.75, 1.0])
-def test_odds_at_and_beyond_the_bounds(eps: float) -> None:
+def test_logit_at_and_beyond_its_bounds(eps: float) -> None:
     given = np.array([-0.5, 0, 0.125, 0.5, 0.875, 1, 1.5], np.float32)
     x, dy, y, dx = (Placed(each, "contiguous") for each in (given, given + 1, np.zeros(7, "f4"), np.zeros(7, "f4")))
     prepare(BY_NAME["logit"], {"input": x.tensor, "eps": eps, "out": y.tensor}, Product.ATLAS_A2).run()

@@ -111,7 +111,7 @@ class TestPairs(LibraryTests):
     )
 
 
-def test_a_complex_number_has_an_infinite_part_and_a_finite_one() -> None:
+def test_complex_keeps_an_infinite_part_beside_a_finite_one() -> None:
     placed = {
         "real": Placed(np.float32(2).reshape(()), "contiguous"),
         "imag": Placed(np.array([np.inf], np.float32), "contiguous"),
@@ -122,7 +122,7 @@ def test_a_complex_number_has_an_infinite_part_and_a_finite_one() -> None:
 
 
 @pytest.mark.parametrize(("kind", "x"), [(np.int8, -128), (np.uint8, 255), (np.int64, -(2**40))])
-def test_bits_to_the_right_are_at_least_none_and_at_most_all_but_one(kind: type[np.integer[Any]], x: int) -> None:
+def test_right_shift_clamps_shifts_to_the_bits_of_the_type(kind: type[np.integer[Any]], x: int) -> None:
     """CANN's kernel clamps shifts to this range; the document states only the lower bound."""
     width = 8 * np.dtype(kind).itemsize
     shifts = np.array([0, 1, width - 1, width, 127, *(() if kind is np.uint8 else (-1, -128))], kind)

@@ -144,7 +144,7 @@ def test_contiguous_tensors_of_more_than_eight_dimensions_are_interpolated() -> 
         assert computed(name, call | {"weight": weight})["out"].ravel().tolist() == [1.5, 1.5]
 
 
-def test_a_minimum_above_the_maximum_yields_to_it() -> None:
+def test_clamp_with_a_minimum_above_the_maximum_gives_the_maximum() -> None:
     """The result was the minimum; PyTorch's and CANN's kernels give the maximum."""
     placed = {
         name: Placed(np.array(values, np.float32), "contiguous")
@@ -169,7 +169,7 @@ def test_a_minimum_above_the_maximum_yields_to_it() -> None:
         ),
     ],
 )
-def test_bounds_beyond_a_types_range_bound_nothing(
+def test_clamp_bounds_beyond_the_types_range_have_no_effect(
     name: str, bounds: Mapping[str, Any], product: Product, expected: list[int]
 ) -> None:
     """They wrapped: of INT32 below infinity there was only the least."""

@@ -196,14 +196,14 @@ def test_contiguous_truth_values_may_have_more_than_eight_dimensions() -> None:
 
 
 @pytest.mark.parametrize("dtype", [D.INT64, D.BOOL])
-def test_expm1_takes_no_integers_on_950(dtype: D) -> None:
+def test_expm1_rejects_integers_on_ascend_950(dtype: D) -> None:
     call = {"self": Tensor(dtype, (2,)), "out": Tensor(D.FLOAT, (2,))}
     assert prepare(BY_NAME["expm1"], call, Product.ATLAS_A2).prepared.plan
     with pytest.raises(AclnnError, match="self: expected data type ACL_FLOAT, ACL_FLOAT16 or ACL_BF16"):
         prepare(BY_NAME["expm1"], call, Product.ASCEND_950)
 
 
-def test_integers_have_no_fraction_on_950() -> None:
+def test_frac_rejects_integers_on_ascend_950() -> None:
     x = np.array([-3, 0, 120], np.int8)
     for name, arguments in (("trunc", {"self": x, "out": x * 0}), ("inplace_trunc", {"selfRef": x})):
         found = computed(name, arguments, Product.ASCEND_950)

@@ -129,7 +129,7 @@ def test_experts_of_little_weight_are_left_out(scales: D) -> None:
     assert found.tolist() == [[True, True, True], [True, False, True], [True, False, False]]
 
 
-def test_tables_that_lead_elsewhere_are_reported() -> None:
+def test_invalid_tables_of_instances_are_reported() -> None:
     with pytest.raises(AclnnError, match="expertIds: expected experts from 0 to 3, got 4"):
         _balanced(expertIds=np.full((3, 3), 4, np.int32))
     with pytest.raises(

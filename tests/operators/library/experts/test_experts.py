@@ -221,7 +221,7 @@ def test_as_many_rows_are_kept_as_asked_for(asked: int, kept: int) -> None:
     np.testing.assert_array_equal(found["permuteTokensOut"], tokens[[1, 0, 2]][:kept])
 
 
-def test_int8_is_of_the_950_products_and_has_two_dimensions() -> None:
+def test_int8_is_accepted_on_ascend_950_in_two_dimensions() -> None:
     tokens = np.arange(6, dtype=np.int8).reshape(3, 2)
     given: dict[str, Any] = {"indices": np.array([1, 0, 1]), "numOutTokens": 0}
     outs = {"permuteTokensOut": _filled(3, 2, kind=np.int8), "sortedIndicesOut": _filled(3, kind=np.int32)}
@@ -248,13 +248,13 @@ def test_without_weights_each_token_has_one_row() -> None:
 
 
 @pytest.mark.parametrize("name", [PERMUTE_GRAD, UNPERMUTE, UNPERMUTE_GRAD])
-def test_rows_are_not_negative(name: str) -> None:
+def test_negative_rows_are_rejected(name: str) -> None:
     tensors = {key: _filled(*each.shape) for key, each in CALLS[name](D.FLOAT).items() if isinstance(each, T)}
     with pytest.raises(AclnnError, match="sortedIndices: expected rows from 0 on, got -1"):
         _run(name, **tensors | {"sortedIndices": np.full(10, -1, np.int32)})
 
 
-def test_the_950_products_limit_no_experts() -> None:
+def test_ascend_950_does_not_limit_the_number_of_experts() -> None:
     arguments = CALLS[PERMUTE](D.FLOAT) | {
         "tokens": Tensor(D.FLOAT, (2, 4)),
         "indices": Tensor(D.INT64, (2, 600)),

@@ -217,7 +217,7 @@ def exact(activation: str, x: Any) -> Any:
 GATES = {"geglu": "gelu", "swiglu": "silu", "reglu": "relu"}
 
 
-def test_the_example_of_the_third_version() -> None:
+def test_ffn_v3_reproduces_the_documents_example() -> None:
     x, weight = np.arange(8, dtype=np.float16).reshape(4, 2), np.array([[1, 2], [3, 4]], np.float16)
     found = run(THIRD, x=x, weight1=weight, weight2=weight, innerPrecise=1)
     assert found.tolist() == [[15, 22], [59, 86], [103, 150], [147, 214]]
@@ -305,7 +305,7 @@ def test_weights_of_four_bits_are_restored_by_groups_of_rows(groups: int) -> Non
     np.testing.assert_allclose(found, np.maximum(x @ first, 0) @ second, rtol=2e-3, atol=1e-2)
 
 
-def test_products_without_a_kernel() -> None:
+def test_products_without_a_kernel_are_rejected() -> None:
     weight = np.ones((2, 2), np.float16)
     for o, on, code in ((FIRST, Product.ATLAS_INFERENCE, INVALID), (SECOND, Product.ASCEND_950, NO_KERNEL)):
         with pytest.raises(AclnnError, match="expected one with a kernel") as failure:

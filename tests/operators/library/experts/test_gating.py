@@ -252,7 +252,9 @@ def test_the_first_scores_may_be_chosen_before_softmax() -> None:
 @pytest.mark.parametrize("norm", [0, 1, 2])
 @pytest.mark.parametrize("renorm", [0, 1])
 @pytest.mark.parametrize(("mode", "count", "kept"), [(0, 4, 1), (1, 2, 1), (0, 1, 1), (1, 8, 8)])
-def test_scores_and_groups_of_every_kind(norm: int, renorm: int, mode: int, count: int, kept: int) -> None:
+def test_gating_matches_its_definition_for_every_norm_and_group_mode(
+    norm: int, renorm: int, mode: int, count: int, kept: int
+) -> None:
     x = _scores()
     numbers = {"normType": norm, "renorm": renorm, "groupSelectMode": mode, "groupCount": count, "kGroup": kept}
     # With the root of softplus there are groups only on Ascend 950.
@@ -271,7 +273,7 @@ def test_scores_and_groups_of_every_kind(norm: int, renorm: int, mode: int, coun
         (16, 1, r"expected groups of at least 2 experts, rounded up to 32 at most 2048 in all, got 16 of 1"),
     ],
 )
-def test_groups_that_experts_do_not_make(count: int, mode: int, text: str) -> None:
+def test_invalid_numbers_of_groups_are_rejected(count: int, mode: int, text: str) -> None:
     with pytest.raises(AclnnError, match=f"groupCount: {text}"):
         _run(GROUPS, _scores(), groupCount=count, groupSelectMode=mode)
     many = _groups(D.FLOAT) | {

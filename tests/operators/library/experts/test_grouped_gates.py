@@ -222,7 +222,7 @@ class TestSecondVersion(LibraryTests):
     )
 
 
-def test_groups_may_have_sizes() -> None:
+def test_group_list_may_give_sizes() -> None:
     random = np.random.default_rng(5)
     call = _in_lists(_call(FLOAT)) | {"groupListType": 1}
     x, weight = random.integers(-9, 9, (5, 3), np.int8), random.integers(-9, 9, (2, 3, 4), np.int8)
@@ -235,7 +235,7 @@ def test_groups_may_have_sizes() -> None:
     np.testing.assert_array_equal(found["outputScale"], scale)
 
 
-def test_weights_of_four_bits_of_lists() -> None:
+def test_weights_of_4_bits_may_come_in_lists() -> None:
     random = np.random.default_rng(6)
     x, weight = random.integers(-128, 128, (3, 16), np.int8), random.integers(-8, 8, (1, 16, 16), np.int8)
     factors = np.full((1, 16), 0.25, np.float32)
@@ -253,7 +253,7 @@ def test_weights_of_four_bits_of_lists() -> None:
 @pytest.mark.parametrize("smooth", [None, (2,), (2, 64)])
 @pytest.mark.parametrize("words", [False, True])
 @pytest.mark.parametrize("parts", [None, 2])
-def test_rows_of_four_bits_that_are_smoothed(smooth: tuple[int, ...] | None, words: bool, parts: int | None) -> None:
+def test_rows_of_4_bits_are_smoothed(smooth: tuple[int, ...] | None, words: bool, parts: int | None) -> None:
     """The published example of aclnnGroupedMatmulSwigluQuantWeightNzV2 has x and weight in INT32, and smoothScale."""
     random = np.random.default_rng(7)
     x, weight = random.integers(-8, 8, (6, 32), np.int8), random.integers(-8, 8, (2, 32, 128), np.int8)
@@ -299,7 +299,7 @@ def _compute(weight: Any, ends: tuple[int, ...], x: Any, factors: Any, bias: Any
     return placed["output"].view, placed["outputScale"].view
 
 
-def test_weights_lie_in_blocks_or_not() -> None:
+def test_weights_may_lie_in_blocks_or_by_strides() -> None:
     random = np.random.default_rng(3)
     x, weight = random.integers(-9, 9, (6, 40), np.int8), random.integers(-9, 9, (2, 40, 96), np.int8)
     factors = random.random((2, 96), np.float32)
@@ -313,7 +313,7 @@ def test_weights_lie_in_blocks_or_not() -> None:
     assert np.abs(found[:5].astype(int)).max(-1).tolist() == [127] * 5
 
 
-def test_rows_of_zeros_and_groups_without_rows() -> None:
+def test_rows_of_zeros_give_zeros_and_groups_may_be_empty() -> None:
     x, weight = np.zeros((3, 3), np.int8), np.ones((3, 3, 4), np.int8)
     x[2] = 1
     found, scale = _compute(weight, (0, 3), x, np.ones((3, 4), np.float32))
@@ -321,7 +321,7 @@ def test_rows_of_zeros_and_groups_without_rows() -> None:
     assert scale[:2].tolist() == [0, 0]
 
 
-def test_ends_lie_within_rows() -> None:
+def test_group_list_ends_must_lie_within_the_rows() -> None:
     with pytest.raises(AclnnError, match=r"groupList\[1\]: expected an end from 1, .* to 3, got 4"):
         _compute(np.ones((2, 3, 4), np.int8), (1, 4), np.ones((3, 3), np.int8), np.ones((2, 4), np.float32))
 
@@ -330,7 +330,9 @@ def test_ends_lie_within_rows() -> None:
 @pytest.mark.parametrize("in_blocks", [False, True])
 @pytest.mark.parametrize("words", [False, True])
 @pytest.mark.parametrize("name", [NAME, PLAIN])
-def test_weights_of_four_bits(name: str, words: bool, in_blocks: bool, parts: int | None) -> None:
+def test_weights_of_4_bits_are_multiplied_with_their_offset(
+    name: str, words: bool, in_blocks: bool, parts: int | None
+) -> None:
     """The bias that programs compute from the weights restores the offset subtracted from x."""
     random = np.random.default_rng(4)
     x, weight = random.integers(-128, 128, (6, 32), np.int8), random.integers(-8, 8, (2, 32, 128), np.int8)

@@ -240,7 +240,7 @@ def _compute(**changes: Any) -> Any:
     return placed["out"].view
 
 
-def test_sizes_count_as_ends() -> None:
+def test_group_list_sizes_are_equivalent_to_ends() -> None:
     np.testing.assert_array_equal(_compute(sharedInputOffset=0), _compute(groupListType=1, groupList=np.array([2, 1])))
 
 

@@ -94,7 +94,7 @@ def _run(**changes: Any) -> dict[str, Any]:
     return {key: each.view.tolist() for key, each in placed.items()}
 
 
-def test_where_rows_are_or_were() -> None:
+def test_re_routing_returns_positions_before_or_after() -> None:
     """torch_npu's npu_moe_re_routing without scales; what is given for them stays."""
     found = _run()
     assert found["permuteTokensOut"] == [[at] for at in ORDER]
@@ -105,7 +105,7 @@ def test_where_rows_are_or_were() -> None:
         _run(idxType=2)
 
 
-def test_counts_of_other_tokens_are_reported() -> None:
+def test_counts_that_do_not_match_the_tokens_are_reported() -> None:
     with pytest.raises(AclnnError, match="expertTokenNumPerRank: expected counts that add up to 7, got 8"):
         _run(expertTokenNumPerRank=COUNTS + np.array([[0, 0, 0], [0, 0, 1]]))
 

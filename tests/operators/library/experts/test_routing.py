@@ -343,7 +343,7 @@ X = np.arange(1, 9, dtype=np.float32).reshape(4, 2)
 INDICES = np.array([[1, 0], [1, 0], [3, 1], [0, 3]], np.int32)
 
 
-def test_the_documents_example_of_blocks() -> None:
+def test_init_routing_v2_reproduces_the_documents_example_of_blocks() -> None:
     """aclnnMoeInitRoutingV2's, with values of its own."""
     found = _run(
         INIT2,
@@ -364,7 +364,7 @@ def test_the_documents_example_of_blocks() -> None:
 
 
 @pytest.mark.parametrize(("flag", "counts"), [(0, [7] * 4), (1, [3, 6, 6, 8]), (2, [3, 3, 0, 2])])
-def test_counts_are_sums_or_numbers(flag: int, counts: list[int]) -> None:
+def test_expert_token_counts_are_cumulative_or_plain(flag: int, counts: list[int]) -> None:
     given = {"x": X, "expertIdx": INDICES, "activeNum": 0, "expertNum": 4, "expertTokensCountOrCumsumFlag": flag}
     outs = {"expandedXOut": _filled(8, 2, kind=np.float32), "expandedRowIdxOut": _filled(8), COUNTS: _filled(4)}
     found = _run(INIT2, **given, **outs)
@@ -376,7 +376,7 @@ def test_counts_are_sums_or_numbers(flag: int, counts: list[int]) -> None:
 
 
 @pytest.mark.parametrize(("asked", "kept"), [(0, 4), (2, 2), (-1, 3), (-9, 0)])
-def test_the_950_products_take_one_expert_a_token_and_rows_from_the_end(asked: int, kept: int) -> None:
+def test_ascend_950_takes_one_expert_per_token_and_rows_from_the_end(asked: int, kept: int) -> None:
     given = {"x": X, "expertIdx": np.array([1, 0, 2, 0]), "activeNum": asked, "expertTokensCountOrCumsumFlag": 0}
     outs = {"expandedXOut": _filled(kept, 2, kind=np.float32), "expandedRowIdxOut": _filled(4), COUNTS: None}
     found = _run(INIT2, Product.ASCEND_950, **given, **outs)
@@ -410,7 +410,7 @@ def test_indices_of_all_experts_follow_those_of_the_range() -> None:
 ROWS = np.array([[1, 2], [3, 4], [5, 6], [5, 6], [7, 8]])
 
 
-def test_integers_of_the_third_version() -> None:
+def test_init_routing_v3_quantizes_to_int8() -> None:
     """torch_npu's npu_moe_init_routing_v2 asks for them; rows are multiplied by their expert's scales."""
     given = {"expandedXOut": _filled(8, 2, kind=np.int8)}
     static = {"scaleOptional": np.array([2], np.float32), "offsetOptional": np.array([-0.75], np.float32)}
@@ -432,7 +432,7 @@ def _quantised_run(**changes: Any) -> dict[str, Any]:
     return _run(QUANT2, **given | outs | counts | changes)
 
 
-def test_integers_of_the_second_version() -> None:
+def test_init_routing_quant_v2_quantizes_to_int8() -> None:
     """torch_npu's npu_moe_init_routing_quant asks for them, for static ones with null for scales."""
     order = [1, 3, 6, 0, 2, 5, 4, 7]
     rows = X[np.array(order) // 2]
@@ -476,14 +476,14 @@ def test_eight_bit_floats_keep_their_bytes() -> None:
     assert found[COUNTS] == [3, 0, 2]
 
 
-def test_counts_of_the_third_version() -> None:
+def test_init_routing_v3_counts_tokens_of_experts() -> None:
     assert _third_run(expertTokensNumType=0)[COUNTS] == [3, 3, 5]
     pairs = _third_run(expertTokensNumType=2, **{COUNTS: _filled(4, 2, kind=np.int64)})[COUNTS]
     assert pairs == [[1, 3], [3, 2], [0, 0], [0, 0]]
     assert _third_run(expertTokensNumFlag=False)[COUNTS] == [7] * 3
 
 
-def test_rows_kept_and_blocks_of_the_third_version() -> None:
+def test_init_routing_v3_limits_rows_and_fills_blocks() -> None:
     kept = {"expandedXOut": _filled(2, 2, kind=np.float32), "expandedScaleOut": _filled(2, kind=np.float32)}
     found = _third_run(activeNum=2, **kept)
     assert (found["expandedXOut"], found["expandedScaleOut"]) == ([[1, 2], [3, 4]], [1, 3])
@@ -505,7 +505,7 @@ def test_rows_kept_and_blocks_of_the_third_version() -> None:
 
 
 @pytest.mark.parametrize("given", [(0,), (3, 1), (-1, 2), (0, 5121)])
-def test_ranges_that_no_experts_have(given: tuple[int, ...]) -> None:
+def test_invalid_ranges_of_experts_are_rejected(given: tuple[int, ...]) -> None:
     with pytest.raises(AclnnError, match="activeExpertRangeOptional: expected") as caught:
         _third_run(expertTokensNumType=2, expertNum=6000, **{RANGE: given})
     assert caught.value.code == ACLNN_ERR_INNER_TILING_ERROR

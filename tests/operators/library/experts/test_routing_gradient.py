@@ -145,7 +145,7 @@ def _float(*rows: Any) -> Array:
 ROWS = np.arange(1, 9, dtype=np.float32).reshape(4, 2)
 
 
-def test_the_documents_example_and_nonexistent_rows() -> None:
+def test_the_documents_example_with_nonexistent_rows() -> None:
     given = {"expandedRowIdx": np.array([2, 0, 1, 3], np.int32), "topK": 2, "out": np.zeros((2, 2), np.float32)}
     whole = {"gradExpandedX": _float([1, 1], [3, 3], [2, 2], [4, 4]), "dropPadMode": 0, "activeNum": 0}
     assert computed(INIT, given | whole)["out"].tolist() == [[3, 3], [7, 7]]
@@ -192,7 +192,7 @@ def test_rows_without_a_place_are_zeros_and_weights_without_rows_have_only_biase
         _backed(expandedRowIdx=np.array([3, 1, 4, 2], np.int32))
 
 
-def test_the_first_rows_or_blocks_of_them() -> None:
+def test_the_first_rows_count_as_rows_or_blocks() -> None:
     first = {"expandedXOptional": ROWS[:2].copy(), "gradExpandedXOut": np.full((2, 2), 7, np.float32)}
     found = _backed(activeNum=2, **first)
     assert found["gradExpandedXOut"].tolist() == [[0, 0], [10, 20]]

@@ -283,7 +283,7 @@ def test_gradients_of_slices_are_added(dim: int) -> None:
 
 @pytest.mark.parametrize("padding", [(-1, 1, -2, 1), (-4, 5, 0, 0), (3, -5, 0, 2), (1, -1, -1, 1)])
 @pytest.mark.parametrize("kind", ["reflection", "replication"])
-def test_negative_margins_cut(kind: str, padding: tuple[int, ...]) -> None:
+def test_negative_padding_cuts(kind: str, padding: tuple[int, ...]) -> None:
     """Negative margins were rejected, but neither PyTorch nor CANN rejects them."""
     if kind == "reflection" and max(padding) > 3:
         padding = (-4, 3, 0, 0)
@@ -296,7 +296,7 @@ def test_negative_margins_cut(kind: str, padding: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(placed["out"].view, wanted)
 
 
-def test_matrices_of_a_diagonal() -> None:
+def test_diag_and_diag_flat_fill_the_given_diagonal() -> None:
     for name, x in (("diag", np.array([2, 5], np.float32)), ("diag_flat", np.array([[2, 5]], np.float32))):
         call = {"self": x, "diagonal": 1, "out": np.ones((3, 3), np.float32)}
         np.testing.assert_array_equal(computed(name, call)["out"], [[0, 2, 0], [0, 0, 5], [0, 0, 0]])
@@ -304,7 +304,7 @@ def test_matrices_of_a_diagonal() -> None:
     assert computed("diag", call)["out"] == 0
 
 
-def test_circular_margins_on_ascend_950() -> None:
+def test_circular_padding_is_computed_on_ascend_950() -> None:
     """There was no kernel on Ascend 950; the newest edition of the document lists one."""
     x, gradient = np.arange(1, 5, dtype=np.float32).reshape(1, 1, 2, 2), np.arange(16, dtype=np.float32)
     padded = {"self": x, "padding": (1, 1, 1, 1), "out": np.zeros((1, 1, 4, 4), np.float32)}
@@ -316,7 +316,7 @@ def test_circular_margins_on_ascend_950() -> None:
 
 
 @pytest.mark.parametrize(("pad", "left"), [((-5, 3), 2), ((3, -5), 2), ((-4, 3), 3), ((-2, -3), 0)])
-def test_margins_cut_no_more_than_there_is(pad: tuple[int, int], left: int) -> None:
+def test_padding_that_cuts_more_than_there_is_is_rejected(pad: tuple[int, int], left: int) -> None:
     """PyTorch rejects these margins too; the result and out had different sizes."""
     tensors = {"self": Tensor(D.FLOAT, (4,)), "out": Tensor(D.FLOAT, (left,))}
     call = tensors | {"pad": pad, "value": scalar(D.FLOAT, 1)}
@@ -349,7 +349,7 @@ def test_margins_cut_no_more_than_there_is(pad: tuple[int, int], left: int) -> N
         ),
     ],
 )
-def test_what_is_moved(name: str, call: Arguments, text: str | None) -> None:
+def test_movable_data_types_depend_on_the_product(name: str, call: Arguments, text: str | None) -> None:
     if text is None:
         prepare(BY_NAME[name], described(call), Product.ATLAS_A2)
     else:
@@ -372,7 +372,7 @@ def test_shapes_that_do_not_broadcast_are_rejected(shape: tuple[int, ...], size:
         computed("expand", call)
 
 
-def test_a_number_is_broadcast() -> None:
+def test_expand_broadcasts_a_number() -> None:
     call = {"self": np.array(3, np.float32), "size": (2, 2), "out": np.zeros((2, 2), np.float32)}
     np.testing.assert_array_equal(computed("expand", call)["out"], np.full((2, 2), 3))
     call = {"self": np.array(3, np.float32), "size": (), "out": np.array(0, np.float32)}

@@ -227,7 +227,7 @@ def test_an_index_does_not_count_from_the_end(name: str, index: int) -> None:
 
 @pytest.mark.parametrize("index", [(2, 3, 2), (2, 3)])
 @pytest.mark.parametrize(("dim", "batches"), [(2, 1), (-1, 2), (1, 1), (1, 0)])
-def test_batches_have_indices_of_their_own(dim: int, batches: int, index: tuple[int, ...]) -> None:
+def test_gather_v2_takes_indices_for_each_batch(dim: int, batches: int, index: tuple[int, ...]) -> None:
     """On Ascend 950, as TensorFlow's gather."""
     random = np.random.default_rng(5)
     values, places = random.normal(size=(2, 3, 4)).astype(np.float32), random.integers(0, 3, index)
@@ -243,7 +243,7 @@ def test_batches_have_indices_of_their_own(dim: int, batches: int, index: tuple[
 
 
 @pytest.mark.parametrize("product", [Product.ATLAS_A2, Product.ASCEND_950])
-def test_one_index_takes_its_dimension(product: Product) -> None:
+def test_gather_v2_with_one_index_keeps_the_dimension(product: Product) -> None:
     values, index = (Placed(x, "contiguous") for x in (np.arange(6).reshape(2, 3), np.array(1)))
     out = Placed(np.empty(3, np.int64), "contiguous")
     call = {"self": values.tensor, "index": index.tensor, "out": out.tensor, "dim": 0, "batchDims": 0, "mode": 1}
@@ -314,7 +314,7 @@ def test_the_places_of_a_single_number_take_no_room() -> None:
 @pytest.mark.parametrize(("reduce", "how"), [*enumerate(("sum", "prod", "amax", "amin", "mean"), 1)])
 @pytest.mark.parametrize("d", [D.FLOAT, D.BF16, D.INT32, D.UINT8])
 @pytest.mark.parametrize("name", REDUCED)
-def test_every_reduction_of_the_example_program(name: str, d: D, reduce: int, how: str, included: bool) -> None:
+def test_scatter_reduce_computes_every_reduction(name: str, d: D, reduce: int, how: str, included: bool) -> None:
     """All but sums of FLOAT were rejected, which CANN's example of aclnnScatterReduce asks for."""
     index = np.array([[0, 1, 2, 1], [0, 1, 2, 0], [2, 2, 1, 0]])
     values, source = (array.astype(d.numpy) for array in (np.full((4, 4), 2), np.arange(1, 17).reshape(4, 4) % 5))
@@ -353,7 +353,7 @@ def test_room_for_what_is_found_is_enough(name: str, transposed: bool) -> None:
         computed(name, {"self": values + 1, "out": np.zeros(wanted.shape, np.int64)})
 
 
-def test_sums_of_places_that_meet() -> None:
+def test_scatter_add_adds_repeated_indices() -> None:
     """The numbers of CANN's host test, with a place taken twice."""
     values = np.repeat(np.array([[1], [2], [3]], np.float32), 4, 1)
     call = {"dim": 0, "index": np.array([[0, 1, 2, 1], [0, 0, 2, 1]]), "reduce": 1, "includeSelf": True}
@@ -364,7 +364,7 @@ def test_sums_of_places_that_meet() -> None:
 
 @pytest.mark.parametrize("reduce", [3, 4])
 @pytest.mark.parametrize("name", ["scatter", "inplace_scatter"])
-def test_the_greater_or_the_smaller_is_scattered(name: str, reduce: int) -> None:
+def test_scatter_reduces_by_maximum_and_minimum(name: str, reduce: int) -> None:
     """Both were rejected, though CANN's host test uses them."""
     values, index = np.array([[1, 5, 3], [4, 2, 6]], np.float32), np.array([[0, 0, 2], [1, 1, 1]])
     source = np.array([[7, -1, 2], [3, 9, 0]], np.float32)

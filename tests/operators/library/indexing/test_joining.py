@@ -93,7 +93,7 @@ class TestJoining(LibraryTests):
     subject = Subject(joining.OPERATORS, calls=CALLS, references=REFERENCES, dtypes=DTYPES, empty=EMPTY, breaks=BREAKS)
 
 
-def test_tensors_of_several_types_are_joined_in_the_promoted_one() -> None:
+def test_cat_promotes_data_types() -> None:
     parts = [Placed(np.array([1, 2], np.int32), "contiguous"), Placed(np.array([0.5], np.float32), "contiguous")]
     out = Placed(np.zeros(3, np.float32), "contiguous")
     arguments = {"tensors": tuple(part.tensor for part in parts), "dim": 0, "out": out.tensor}
@@ -103,7 +103,7 @@ def test_tensors_of_several_types_are_joined_in_the_promoted_one() -> None:
 
 @pytest.mark.parametrize("dtype", [D.FLOAT8_E5M2, D.FLOAT8_E4M3FN, D.HIFLOAT8], ids=lambda dtype: dtype.c_name)
 @pytest.mark.parametrize("name", ["cat", "stack"])
-def test_floats_of_eight_bits_are_joined_on_950(name: str, dtype: D) -> None:
+def test_cat_accepts_8_bit_floats_on_ascend_950(name: str, dtype: D) -> None:
     parts, out = [np.arange(at, at + 3, dtype=np.uint8) * 17 for at in (0, 6)], np.full(6, 9, np.uint8)
     *tensors, result = (
         Tensor(dtype, shape, address=bits.ctypes.data, owner=bits)

@@ -75,7 +75,7 @@ SQUARE, CUBE = np.arange(4, dtype=np.float32).reshape(2, 2), np.arange(8, dtype=
         (CUBE, [[[0, 1]], [[1, 0]]], [[[2, 3]], [[4, 5]]]),
     ],
 )
-def test_the_published_points(elements: Any, indices: Any, expected: Any) -> None:
+def test_gather_nd_reproduces_the_documents_examples(elements: Any, indices: Any, expected: Any) -> None:
     """The examples in the text of the document of aclnnGatherNd."""
     out = np.zeros(np.shape(expected), np.float32)
     given = {"self": elements, "indices": np.array(indices), "negativeIndexSupport": True, "out": out}

@@ -128,7 +128,7 @@ def _sliced(x: Any, begin: Any, end: Any, strides: Any, **masks: int) -> Any:
         (((), (), ()), {}),
     ],
 )
-def test_slices_are_tensorflows(limits: tuple[tuple[int, ...], ...], masks: dict[str, int]) -> None:
+def test_strided_slice_matches_tensorflow(limits: tuple[tuple[int, ...], ...], masks: dict[str, int]) -> None:
     x = np.arange(60, dtype=np.int16).reshape(3, 4, 5)
     wanted = _sliced(x, *limits, **masks)
     call = {"self": x, **dict(zip(("begin", "end", "strides"), limits, strict=True)), **MASKS, **masks}
@@ -136,7 +136,7 @@ def test_slices_are_tensorflows(limits: tuple[tuple[int, ...], ...], masks: dict
     np.testing.assert_array_equal(found, wanted)
 
 
-def test_the_shape_before_the_order() -> None:
+def test_confusion_transpose_reshapes_before_or_after() -> None:
     x = np.arange(24, dtype=np.uint16).reshape(4, 6)
     call = {
         "x": x,
@@ -150,7 +150,7 @@ def test_the_shape_before_the_order() -> None:
 
 
 @pytest.mark.parametrize("d", [D.HIFLOAT8, D.FLOAT8_E5M2, D.COMPLEX32])
-def test_types_that_numpy_has_not(d: D) -> None:
+def test_slices_keep_types_that_numpy_lacks(d: D) -> None:
     bits, out = np.arange(6, dtype=np.uint8), np.zeros(3, np.uint8)
     tensors = [Tensor(d, (n,), address=of.ctypes.data, owner=of) for n, of in ((6, bits), (3, out))]
     call = {"self": tensors[0], "begin": (0,), "end": (6,), "strides": (2,), **MASKS, "out": tensors[1]}

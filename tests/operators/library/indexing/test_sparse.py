@@ -81,7 +81,7 @@ def test_places_beyond_the_rows_are_reported() -> None:
         computed(COALESCE, call | outs)
 
 
-def test_coalescing_on_ascend_950() -> None:
+def test_coalesce_sparse_is_computed_on_ascend_950() -> None:
     """There was no kernel on Ascend 950; the source has one."""
     call = {"uniqueLen": np.array([2], np.int32), "uniqueIndices": np.array([0, 0, 1, 1], np.int32)}
     call["indices"] = np.array([[0, 0], [0, 0], [1, 2], [1, 2]], np.int32)

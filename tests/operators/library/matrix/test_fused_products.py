@@ -99,7 +99,7 @@ class TestFusedProducts(LibraryTests):
 
 @pytest.mark.parametrize("kind", FOLLOWING)
 @pytest.mark.parametrize("batch", [(), (2,)])
-def test_every_operation_follows(kind: str, batch: tuple[int, ...]) -> None:
+def test_fused_matmul_applies_every_operation(kind: str, batch: tuple[int, ...]) -> None:
     if batch and kind.startswith("gelu"):
         return
     random = np.random.default_rng(3)
@@ -113,7 +113,7 @@ def test_every_operation_follows(kind: str, batch: tuple[int, ...]) -> None:
     np.testing.assert_allclose(found, FOLLOWING[kind](y, x3), rtol=2e-3, atol=2e-3)
 
 
-def test_products_of_halves_may_be_wide() -> None:
+def test_fused_matmul_of_16_bits_may_return_float32() -> None:
     ones = {"x1": np.full((1, 2), 300, np.float16), "x2": np.full((2, 1), 300, np.float16), "bias": None, "x3": None}
     call = _call(D.FLOAT16, "16cast32") | ones | {"y": np.zeros((1, 1), np.float32)}
     assert computed(NAME, call, Product.ASCEND_950)["y"].tolist() == [[180000]]

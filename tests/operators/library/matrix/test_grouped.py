@@ -400,7 +400,7 @@ def test_columns_of_x_have_their_rows_of_weights(product: Product) -> None:
         ([3, 6], True, r"groupListOptional: expected \[4, 6\], where the tensors of x or weight end, got \[3, 6\]"),
     ],
 )
-def test_ends_that_no_groups_have(ends: list[int], several: bool, text: str) -> None:
+def test_invalid_group_list_ends_are_rejected(ends: list[int], several: bool, text: str) -> None:
     x, weight = normal(6, 3), [normal(3, 4)] * 2
     with pytest.raises(AclnnError, match=text) as caught:
         compute([x[:4], x[4:]] if several else [x], weight, [], ends, 0, 2, [(6, 4)])
@@ -415,7 +415,7 @@ def test_x_lies_transposed_where_its_columns_are_grouped() -> None:
         prepare(OPERATOR, arguments | {"x": single((5, 3)), GROUPS: ends}, Product.ATLAS_A2)
 
 
-def test_columns_have_no_bias_and_weights_of_their_own_no_ends() -> None:
+def test_grouped_columns_reject_biases_and_separate_weights_reject_ends() -> None:
     both = {"groupType": 2, "x": single((5, 3), (1, 5)), GROUPS: Tensor(D.INT64, (2,))}
     arguments = call(FLOAT) | both | {"y": single((2, 5, 4)), "weight": single((3, 4)), BIAS: single((4,))}
     with pytest.raises(AclnnError, match="biasOptional: expected no tensors, got 1"):
@@ -427,7 +427,7 @@ def test_columns_have_no_bias_and_weights_of_their_own_no_ends() -> None:
 
 
 @pytest.mark.parametrize(("kind", "groups"), [(0, [4, 6]), (1, [4, 2])])
-def test_v4_takes_ends_or_sizes(kind: int, groups: list[int]) -> None:
+def test_v4_accepts_ends_or_sizes(kind: int, groups: list[int]) -> None:
     x, weight = normal(6, 3), [normal(3, 4), normal(3, 4) + 1]
     expected = np.concatenate([x[:4].astype(float) @ weight[0], x[4:].astype(float) @ weight[1]])
     for given in ([x], [x[:4], x[4:]]):
@@ -443,12 +443,12 @@ def test_v4_takes_ends_or_sizes(kind: int, groups: list[int]) -> None:
     ("sizes", "text"),
     [([7, -1], r"groupListOptional\[1\]: expected a size of at least 0, got -1"), ([4, 3], "to 6, got 7")],
 )
-def test_sizes_that_no_groups_have(sizes: list[int], text: str) -> None:
+def test_invalid_group_list_sizes_are_rejected(sizes: list[int], text: str) -> None:
     with pytest.raises(AclnnError, match=text):
         compute([normal(6, 3)], [normal(3, 4)] * 2, [], sizes, 0, 2, [(6, 4)], group_list_type=1)
 
 
-def test_v4_takes_more_tensors_on_950() -> None:
+def test_v4_accepts_more_tensors_on_ascend_950() -> None:
     many = fourth(call(D.FLOAT16), 0) | {BIAS: None, "splitItem": 0, "groupType": -1, GROUPS: None}
     many |= {name: (Tensor(D.FLOAT16, (1, 1)),) * 129 for name in ("x", "weight", "out")}
     prepare(FOURTH, many, Product.ASCEND_950)
@@ -482,7 +482,7 @@ def numbered(
     return [each.owner for each in y]
 
 
-def test_numbers_divide_the_rows_of_one_x() -> None:
+def test_numeric_group_lists_divide_the_rows_of_one_x() -> None:
     x, weight = normal(6, 3), [normal(3, 4), normal(3, 5)]
     expected = [x[:4].astype(float) @ weight[0], x[4:].astype(float) @ weight[1]]
     for kind in (None, 0):
@@ -495,7 +495,7 @@ def test_numbers_divide_the_rows_of_one_x() -> None:
 
 
 @pytest.mark.parametrize("ends", [None, (), (4, 6)])
-def test_numbers_may_repeat_where_tensors_end(ends: tuple[int, ...] | None) -> None:
+def test_numeric_group_lists_may_repeat_the_ends_of_tensors(ends: tuple[int, ...] | None) -> None:
     x, weight = [normal(4, 3), normal(2, 3)], [normal(3, 4), normal(3, 4) + 1]
     expected = [left.astype(float) @ right for left, right in zip(x, weight, strict=True)]
     for found, one in zip(numbered(x, weight, ends, 1, [(4, 4), (2, 4)]), expected, strict=True):
@@ -505,7 +505,7 @@ def test_numbers_may_repeat_where_tensors_end(ends: tuple[int, ...] | None) -> N
     close(numbered([one], weight[:1], (4,) if ends else ends, 0, [(4, 4)])[0], one.astype(float) @ weight[0])
 
 
-def test_numbers_divide_columns() -> None:
+def test_numeric_group_lists_divide_columns() -> None:
     x, weight = normal(5, 6), normal(6, 4)
     parts = [x[:, :4].astype(float) @ weight[:4], x[:, 4:].astype(float) @ weight[4:]]
     close(numbered([x], [weight], (4, 6), 2, [(2, 5, 4)], 2)[0], parts)
@@ -524,7 +524,7 @@ def test_numbers_divide_columns() -> None:
         (None, False, "expected the ends of groups, got null"),
     ],
 )
-def test_numbers_that_no_groups_have(ends: tuple[int, ...] | None, several: bool, text: str) -> None:
+def test_invalid_numeric_group_lists_are_rejected(ends: tuple[int, ...] | None, several: bool, text: str) -> None:
     x, weight = normal(6, 3), [normal(3, 4)] * 2
     with pytest.raises(AclnnError, match=f"groupListOptional: {text}") as caught:
         numbered([x[:4], x[4:]] if several else [x], weight, ends, 2, [(6, 4)])
@@ -583,7 +583,7 @@ ROWS = np.repeat([0, 1], [2, 1])
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-def test_blocks_of_integers(transposed: bool) -> None:
+def test_int8_weights_may_be_labelled_blocks(transposed: bool) -> None:
     """A label of blocks leaves the elements in their old order; blocks of transposed matrices are transposed."""
     x, weight, scale = whole(5, 64), whole(2, 64, 32), np.full((2, 32), 2**-12, np.float32)
     y = placed(np.full((5, 32), 7, np.float16))
@@ -604,7 +604,7 @@ def test_blocks_of_integers(transposed: bool) -> None:
 
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(("sized", "groups"), [(0, (2, 3)), (1, (2, 1))])
-def test_groups_of_integers(transposed: bool, sized: int, groups: tuple[int, ...]) -> None:
+def test_int8_groups_are_multiplied(transposed: bool, sized: int, groups: tuple[int, ...]) -> None:
     found = of_integers(D.INT32, {}, groups, sized, transposed=transposed)
     assert (found[:3] == whole_total()).all()
     assert (found[3:] == 7).all()
@@ -612,7 +612,7 @@ def test_groups_of_integers(transposed: bool, sized: int, groups: tuple[int, ...
 
 @pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16])
 @pytest.mark.parametrize("product", [Product.ATLAS_A2, Product.ASCEND_950])
-def test_integers_are_scaled_by_columns_and_rows(dtype: D, product: Product) -> None:
+def test_int8_products_are_scaled_by_columns_and_rows(dtype: D, product: Product) -> None:
     scale = np.arange(1, 9).reshape(2, 4).astype(np.float32 if dtype == D.FLOAT16 else dtype.numpy) / 2**12
     rows, bias = np.arange(1, 6, dtype=np.float32) / 8, np.arange(8, dtype=np.int32).reshape(2, 4) * 100
     found = of_integers(dtype, {SCALE: scale, BIAS: bias}, product=product)
@@ -623,7 +623,7 @@ def test_integers_are_scaled_by_columns_and_rows(dtype: D, product: Product) -> 
     assert (found[3:] == 7).all()
 
 
-def test_integers_are_scaled_to_integers() -> None:
+def test_int8_products_are_scaled_to_int8() -> None:
     scale = np.arange(1, 9).reshape(2, 4).astype(np.float32) / 2**15
     bits = scale.view(np.uint32).astype(np.uint64) | 3 << 37
     expected = np.clip(np.rint(whole_total() * scale[ROWS].astype(float) + 3), -128, 127)
@@ -632,7 +632,7 @@ def test_integers_are_scaled_to_integers() -> None:
 
 
 @pytest.mark.parametrize("shape", [(2,), (2, 1)])
-def test_integers_have_one_scale_for_a_group_on_950(shape: tuple[int, ...]) -> None:
+def test_int8_products_have_one_scale_per_group_on_ascend_950(shape: tuple[int, ...]) -> None:
     scale = (np.array([1, 2], np.float32) / 2**12).reshape(shape)
     bias = np.array([[1, 2, 3, 4], [5, 6, 7, 8]], np.float32)
     found = of_integers(D.FLOAT16, {SCALE: scale, BIAS: bias}, product=Product.ASCEND_950)

@@ -121,7 +121,7 @@ class TestBias(LibraryTests):
     )
 
 
-def test_gradients_of_biases_of_equal_groups() -> None:
+def test_grouped_bias_gradients_of_equal_groups_are_sums_of_rows() -> None:
     rows = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
     call = {"gradY": rows, "groupIdxOptional": None, "out": np.zeros((2, 2), np.float32)}
     np.testing.assert_array_equal(computed(BIAS, call)["out"], rows.sum(1))
@@ -146,7 +146,7 @@ def _run(ends: Array) -> Array:
     return placed["yRef"].view
 
 
-def test_sums_of_two_dimensions() -> None:
+def test_grouped_matmul_add_accepts_two_dimensions() -> None:
     assert _run(np.array([1, 3])).tolist() == [[1.5], [1.5], [2.5], [2.5]]
 
 
@@ -156,7 +156,7 @@ def test_groups_end_one_after_another_within_the_rows(ends: list[int]) -> None:
         _run(np.array(ends))
 
 
-def test_950_takes_sums_of_three_dimensions_alone() -> None:
+def test_ascend_950_accepts_three_dimensions_alone() -> None:
     call = described(_call(D.BF16) | {"yRef": T(D.FLOAT, (len(SIZES) * K, N))})
     prepare(BY_NAME[FIRST], call, Product.ATLAS_A2)
     with pytest.raises(AclnnError, match="3, 3, 4], got"):
@@ -169,6 +169,6 @@ def test_shapes_are_checked_before_data_types() -> None:
         prepare(BY_NAME[FIRST], call, Product.ATLAS_A2)
 
 
-def test_sums_may_have_a_format_of_three_dimensions() -> None:
+def test_y_may_have_a_format_of_three_dimensions() -> None:
     call = _call(D.FLOAT16) | {"yRef": T(D.FLOAT, (len(SIZES), K, N), format=Format.FORMAT_NCL)}
     prepare(BY_NAME[FIRST], described(call), Product.ATLAS_A2)

@@ -294,7 +294,7 @@ class TestMatrix(LibraryTests):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("beta", [0, 2])
-def test_a_nan_multiplied_by_zero(beta: int, dtype: type[np.floating[Any]]) -> None:
+def test_a_beta_or_alpha_of_0_ignores_nan(beta: int, dtype: type[np.floating[Any]]) -> None:
     """PyTorch and CANN do not look at it; NaN was the result of aclnnAddr, and of matrices with an alpha of 0."""
 
     def tensor(*shape: int) -> Placed:
@@ -373,7 +373,7 @@ def test_a_product_takes_the_shape_of_its_output(left: Any, right: Any, out: Any
 
 
 @pytest.mark.parametrize(("product", "taken"), [(Product.ATLAS_A2, True), (Product.ASCEND_950, False)])
-def test_matrices_of_eight_dimensions(product: Product, taken: bool) -> None:
+def test_matmul_accepts_eight_dimensions(product: Product, taken: bool) -> None:
     """They were rejected everywhere, as CANN's newest source does only before and after Atlas A2 and A3."""
     shapes = {"self": (2, 1, 1, 1, 1, 1, 5, 6), "mat2": (6, 5), "out": (2, 1, 1, 1, 1, 1, 5, 5)}
     call = {name: Tensor(D.FLOAT, shape) for name, shape in shapes.items()} | {"cubeMathType": 1}
@@ -437,7 +437,9 @@ H, B, F = D.FLOAT16, D.BF16, D.FLOAT
     ],
 )
 @pytest.mark.parametrize("label", [NZ, Format.FORMAT_ND, Format.FORMAT_NCL])
-def test_data_types_and_labels_of_weights(operator: str, product: Product, dtypes: Any, text: str, label: Any) -> None:
+def test_matmul_weight_nz_accepts_canns_data_types_and_labels(
+    operator: str, product: Product, dtypes: Any, text: str, label: Any
+) -> None:
     """As in CANN's host tests; a weight converted by aclnnTransMatmulWeight keeps its label here."""
     call = dict(CALLS[operator](H))
     call |= {"self": call.get("self", T(H, GRID)), "mat2": call["mat2"]._replace(format=label)}
@@ -452,7 +454,7 @@ def test_data_types_and_labels_of_weights(operator: str, product: Product, dtype
         assert prepare(BY_NAME[operator], call | tensors | {"cubeMathType": 1}, product).prepared.plan
 
 
-def test_the_worked_example_of_gemm() -> None:
+def test_gemm_reproduces_the_documents_example() -> None:
     a, c = np.array([[1, 2], [1, 2]], np.float32), np.ones((2, 2), np.float32)
     call = {"A": a, "B": a, "C": c, "alpha": 1.0, "beta": 2.0, "transA": 0, "transB": 0, "out": c * 0}
     assert computed("gemm", call | {"cubeMathType": 1})["out"].tolist() == [[5, 8], [5, 8]]

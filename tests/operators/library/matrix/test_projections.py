@@ -122,7 +122,7 @@ def test_other_indices_are_rejected(index: int) -> None:
         _lora(indices=np.array([0, 0, index, 0, 0], np.int32))
 
 
-def test_the_documents_example() -> None:
+def test_transform_bias_rescale_qkv_reproduces_the_documents_example() -> None:
     """Its inputs are printed; the first query is (0 + 0.5) / 4."""
     qkv = np.arange(3 * 4 * 3 * 3 * 16, dtype=np.float32).reshape(3, 4, -1)
     outs = dict.fromkeys(PARTS, np.zeros((3, 3, 4, 16), np.float32))

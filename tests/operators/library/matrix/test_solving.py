@@ -158,7 +158,7 @@ class TestSolving(LibraryTests):
 @pytest.mark.parametrize("unit", [False, True])
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("upper", [False, True])
-def test_every_form_reads_its_triangle_only(upper: bool, transpose: bool, unit: bool) -> None:
+def test_triangular_solve_reads_its_triangle_only(upper: bool, transpose: bool, unit: bool) -> None:
     arguments = call(D.FLOAT) | {"upper": upper, "transpose": transpose, "unitriangular": unit}
     random = np.random.default_rng(7)
     placed: dict[str, Placed] = {}
@@ -216,7 +216,7 @@ WIDE_AND_TALL = ((2, 2, 4, 3), (3, 5), (4, 4), (1, 3))
 
 @pytest.mark.parametrize("shape", WIDE_AND_TALL)
 @pytest.mark.parametrize("d", [*TYPES, np.float16])
-def test_matrices_are_the_product_of_their_orthogonal_factor_and_their_triangle(d: Any, shape: tuple[int, ...]) -> None:
+def test_qr_factors_multiply_to_the_matrix(d: Any, shape: tuple[int, ...]) -> None:
     x, (*batch, rows, columns) = _matrices(d, shape), shape
     least = min(rows, columns)
     tolerance = 4 * np.finfo(d).eps
@@ -239,9 +239,7 @@ def test_an_orthogonal_factor_without_columns_is_the_identity() -> None:
 @pytest.mark.parametrize("shape", WIDE_AND_TALL)
 @pytest.mark.parametrize("d", TYPES)
 @pytest.mark.parametrize("full", [False, True])
-def test_matrices_are_the_product_of_their_singular_vectors_and_values(
-    d: Any, shape: tuple[int, ...], full: bool
-) -> None:
+def test_svd_factors_multiply_to_the_matrix(d: Any, shape: tuple[int, ...], full: bool) -> None:
     x, (*batch, rows, columns) = _matrices(d, shape), shape
     least = min(rows, columns)
     extents = (rows, columns) if full else (least, least)
@@ -267,7 +265,7 @@ def test_singular_values_alone_need_no_room_for_vectors() -> None:
     np.testing.assert_allclose(sigma, [2, 1])
 
 
-def test_singular_matrices_have_no_inverse_and_others_have() -> None:
+def test_inverse_of_a_singular_matrix_is_nan() -> None:
     given = np.array([[[1, 2], [2, 4]], [[2, 0], [0, 4]]], np.float32)
     self, out = Placed(given, "contiguous"), Placed(np.zeros_like(given), "contiguous")
     prepare(BY_NAME["inverse"], {"self": self.tensor, "out": out.tensor}, Product.ATLAS_A2).run()
@@ -281,7 +279,7 @@ def test_singular_matrices_have_no_inverse_and_others_have() -> None:
 
 
 @pytest.mark.parametrize("vectors", [True, False])
-def test_matrices_without_numbers_have_no_singular_values(vectors: bool) -> None:
+def test_svd_of_nan_and_infinity_fails(vectors: bool) -> None:
     x = np.array([[np.nan, 1], [1, np.inf]], np.float32)
     results = {"sigma": np.zeros(2, np.float32), "u": x, "v": x}
     with pytest.raises(AclnnError, match=r"^aclnnSvd: input: expected finite numbers"):
@@ -289,7 +287,7 @@ def test_matrices_without_numbers_have_no_singular_values(vectors: bool) -> None
 
 
 @pytest.mark.parametrize("upper", [False, True])
-def test_the_published_matrix_is_the_product_of_its_triangular_factors(upper: bool) -> None:
+def test_cholesky_reproduces_the_documents_example(upper: bool) -> None:
     """Of the document of aclnnLinalgCholesky."""
     published = np.array([[6, -3, 1], [-3, 2, 0], [1, 0, 4]], np.float32)
     given = {"self": published, "upper": upper, "out": np.full((3, 3), 7, np.float32)}

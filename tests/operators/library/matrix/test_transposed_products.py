@@ -78,7 +78,7 @@ class TestTransposedProducts(LibraryTests):
 
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("parts", [1, 2, 4])
-def test_parts_of_the_batch_side_by_side(parts: int, turned: bool) -> None:
+def test_batches_may_be_split_side_by_side(parts: int, turned: bool) -> None:
     random = np.random.default_rng(3)
     x1, x2 = (random.normal(size=of).astype(np.float32) for of in ((B, M, K), (B, N, K) if turned else (B, K, N)))
     product = np.einsum("bmk,bnk->bmn" if turned else "bmk,bkn->bmn", x1.astype(np.float64), x2)

@@ -216,7 +216,7 @@ def test_a_weight_is_scaled_by_groups_channels_or_as_a_whole(of: D, group: int, 
         np.testing.assert_allclose(result, x.astype(float) @ ((numbers + terms) * factors), rtol=1e-3, atol=2e-3)
 
 
-def test_four_bits_are_the_numbers_from_minus_8_to_7() -> None:
+def test_int4_weights_range_from_minus_8_to_7() -> None:
     stored = np.arange(0, 256, 17, np.uint8)  # 0x00, 0x11 … 0xFF
     weight = Tensor(D.INT4, (1, 32), address=stored.ctypes.data, owner=stored)
     one, y = np.ones((1, 1), np.float16), np.empty((1, 32), np.float16)
@@ -270,7 +270,7 @@ def test_a_transposed_weight_of_four_bits_is_packed_into_blocks(of: D) -> None:
 
 
 @pytest.mark.parametrize(("group", "columns", "taken"), [(64, 64, True), (32, 64, False), (64, 32, False)])
-def test_groups_that_blocks_may_have(group: int, columns: int, taken: bool) -> None:
+def test_weights_in_blocks_accept_groups_of_64_or_128_rows(group: int, columns: int, taken: bool) -> None:
     """64 or 128 rows, of whole blocks of columns, before Ascend 950."""
     arguments = call(D.FLOAT16) | {
         "x": Tensor(D.FLOAT16, (3, 128)),
@@ -289,7 +289,7 @@ def test_groups_that_blocks_may_have(group: int, columns: int, taken: bool) -> N
 
 @pytest.mark.parametrize("of", [D.FLOAT4_E2M1, D.FLOAT])
 @pytest.mark.parametrize("powers", [False, True])
-def test_numbers_of_four_bits_are_cut_off_and_multiplied(of: D, powers: bool) -> None:
+def test_float4_weights_are_truncated_and_multiplied(of: D, powers: bool) -> None:
     """Numbers that FLOAT4_E2M1 has not lose what is less, and from 8 on all; scales may be powers of two."""
     given = np.array([0.0, 0.5, -0.75, 1.2, -1.5, 2.9, 3.0, -4.5, 5.9, 7.9, 8.0, np.inf, np.nan, 0.4, -6, -0.0])
     kept = np.array([0.0, 0.5, -0.5, 1.0, -1.5, 2.0, 3.0, -4.0, 4.0, 6.0, 0.0, 0.0, 0.0, 0.0, -6.0, 0.0])
@@ -389,7 +389,9 @@ def test_a_program_lays_a_weight_out_and_multiplies_by_its_transpose() -> None:
         ("", [2, 17, 16], None, 1024),
     ],
 )
-def test_how_many_elements_a_weight_takes(name: str, dims: list[int], of: D | None, expected: int) -> None:
+def test_calculate_matmul_weight_size_returns_the_elements(
+    name: str, dims: list[int], of: D | None, expected: int
+) -> None:
     array = cann.aclCreateIntArray(dims, len(dims))
     assert call_of(f"aclnnCalculateMatmulWeightSize{name}")(array, *[] if of is None else [of]) == (0, expected)
 
@@ -405,7 +407,9 @@ def test_how_many_elements_a_weight_takes(name: str, dims: list[int], of: D | No
         ([8, 8], D.INT8, Product.ATLAS_TRAINING, 361001, "product: expected Ascend 950PR / 950DT, Atlas A3"),
     ],
 )
-def test_sizes_that_are_rejected(dims: list[int] | None, of: D, product: Product, status: int, text: str) -> None:
+def test_calculate_matmul_weight_size_rejects_invalid_arguments(
+    dims: list[int] | None, of: D, product: Product, status: int, text: str
+) -> None:
     products.set_soc_name(SOC_NAMES[product])
     array = 0 if dims is None else cann.aclCreateIntArray(dims, len(dims))
     assert call_of("aclnnCalculateMatmulWeightSizeV2")(array, of) == (status, 0)
@@ -441,7 +445,7 @@ def test_a_program_casts_a_weight_to_fractals_and_back(product: Product) -> None
         (D.INT8, -1, Product.ATLAS_A2, ([1, 1, 16, 32], 4, Format.FORMAT_FRACTAL_NZ)),
     ],
 )
-def test_blocks_follow_from_the_data_types(of: D, additional: int, product: Product, expected: Any) -> None:
+def test_npu_format_cast_chooses_blocks_by_data_type(of: D, additional: int, product: Product, expected: Any) -> None:
     products.set_soc_name(SOC_NAMES[product])
     source = cann.aclCreateTensor((5, 20), 2, of, (20, 1), 0, Format.FORMAT_ND, (5, 20), 2, 0)
     found = call_of("aclnnNpuFormatCastCalculateSizeAndFormat")(source, Format.FORMAT_FRACTAL_NZ, additional)
@@ -463,7 +467,7 @@ def test_blocks_follow_from_the_data_types(of: D, additional: int, product: Prod
         ((2, 3), D.INT8, 3, -1, Product.ATLAS_A2, 361001, "dstFormat: expected format ACL_FORMAT_ND"),
     ],
 )
-def test_casts_whose_size_is_rejected(
+def test_npu_format_cast_size_rejects_invalid_arguments(
     dims: tuple[int, ...] | None, of: D, to: int, additional: int, product: Product, status: int, text: str
 ) -> None:
     products.set_soc_name(SOC_NAMES[product])

@@ -111,7 +111,7 @@ class TestBlockQuantization(LibraryTests):
 
 @pytest.mark.parametrize("of", [D.FLOAT8_E4M3FN, D.FLOAT8_E5M2])
 @pytest.mark.parametrize("name", SINGLE)
-def test_eight_bits_on_950(name: str, of: D) -> None:
+def test_blocks_are_quantized_to_8_bits_on_ascend_950(name: str, of: D) -> None:
     x = np.random.default_rng(6).normal(size=(3, 100)).astype(np.float32)
     x[2] = 0
     given = (
@@ -160,7 +160,7 @@ def test_blocks_of_groups_end_with_them() -> None:
 
 
 @pytest.mark.parametrize("least", [0.0, 16.0])
-def test_blocks_have_rows_on_950(least: float) -> None:
+def test_blocks_have_rows_on_ascend_950(least: float) -> None:
     x = np.random.default_rng(5).normal(size=(2, 100, 70)).astype(np.float32) * 9
     x[1, :64, :64] = 0
     given = NUMBERS | {"x": x, "minScale": least, "rowBlockSize": 64, "colBlockSize": 64}

@@ -179,7 +179,7 @@ def expected(x: Array, mode: int, left: bool) -> Array:
 
 @pytest.mark.parametrize("left", [True, False])
 @pytest.mark.parametrize("mode", range(4))
-def test_ways_to_multiply(mode: int, left: bool) -> None:
+def test_swiglu_mode_and_activate_left_select_the_halves(mode: int, left: bool) -> None:
     x = numbers_of(2, 3, 140)
     outputs = {"yOut": (E2M1, (2, 3, 70)), "mxscaleOut": (E8M0, (2, 3, 2, 2))}
     how = {"swigluMode": mode, "activateLeft": left, "axis": 2, "dstType": 40, "scaleAlg": 0}
@@ -190,7 +190,7 @@ def test_ways_to_multiply(mode: int, left: bool) -> None:
 
 
 @pytest.mark.parametrize("axis", [-1, -2])
-def test_halves_along_the_dimension_before_the_last(axis: int) -> None:
+def test_halves_may_lie_along_the_dimension_before_the_last(axis: int) -> None:
     x = numbers_of(2, 140, 6)
     pairs = (2, 2, 6, 2) if axis == -2 else (2, 70, 1, 2)
     outputs = {"yOut": (E4M3, (2, 70, 6)), "mxscaleOut": (E8M0, pairs)}
@@ -220,7 +220,7 @@ def test_rows_after_the_last_group_are_zeros(axis: int, mode: int) -> None:
     assert np.array_equal(scales, wanted.reshape(-1))
 
 
-def test_both_dimensions_without_groups() -> None:
+def test_dual_axis_results_without_groups_match_both_axes() -> None:
     x = numbers_of(70, 136)
     outputs = {"y1Out": (E2M1, (70, 68)), "mxScale1Out": (E8M0, (70, 2, 2))}
     outputs |= {"y2Out": (E2M1, (70, 68)), "mxScale2Out": (E8M0, (2, 68, 2))}
@@ -233,7 +233,7 @@ def test_both_dimensions_without_groups() -> None:
 
 
 @pytest.mark.parametrize("ends", [(33, 71), (40, 33), (33, 69)])
-def test_groups_that_are_not_in_the_rows(ends: tuple[int, int]) -> None:
+def test_groups_beyond_the_rows_are_rejected(ends: tuple[int, int]) -> None:
     outputs = {"y1Out": (E4M3, (70, 4)), "mxScale1Out": (E8M0, (70, 1, 2))}
     outputs |= {"y2Out": (E4M3, (70, 4)), "mxScale2Out": (E8M0, (3, 4, 2))}
     with pytest.raises(AclnnError, match=GROUPS) as caught:

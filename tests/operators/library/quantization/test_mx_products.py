@@ -170,7 +170,7 @@ GROUPED_BREAKS: list[tuple[str, Any, int, str]] = [
 ]
 
 
-def test_products_of_groups_demand() -> None:
+def test_grouped_products_check_their_arguments() -> None:
     """Each check rejects a call that those before it take, and the last call is valid."""
     rejecting = []
     for name, value, code, text in GROUPED_BREAKS:
@@ -187,12 +187,12 @@ def test_products_of_groups_demand() -> None:
 
 
 @pytest.mark.parametrize("change", [{"x1": Tensor(E4M3, (0, K))}, {"x2": Tensor(E4M3, (K, 0))}])
-def test_products_of_groups_without_numbers_ask_nothing_more(change: Any) -> None:
+def test_empty_grouped_products_skip_the_remaining_checks(change: Any) -> None:
     prepare(BY_NAME[GROUPED], grouped(groupSize=1, yRef=None, **change), AT_950).run()
 
 
 @pytest.mark.parametrize("kind", [0, 1])
-def test_products_of_groups(kind: int) -> None:
+def test_grouped_products_are_added_to_y(kind: int) -> None:
     random = np.random.default_rng(5)
     x1, x2 = random.normal(size=(K, M)).astype(E4M3.numpy), random.normal(size=(K, N)).astype(E5M2.numpy)
     scales = [random.integers(120, 130, (4, size, 2)).astype(np.uint8) for size in (M, N)]
@@ -234,7 +234,7 @@ def called(index: Sequence[int], kind: int, k: int) -> Array:
     return y
 
 
-def test_sizes_of_groups_and_terms_after_the_last() -> None:
+def test_group_sizes_exclude_terms_after_the_last_group() -> None:
     """The second group's scales begin in row 100 // 64 + 1."""
     expected = [1 + 64 + 36 * 4, 1 + 64 * 4**2 + 1 * 4**3]
     assert called((100, 165), 0, 200).tolist() == expected
@@ -242,7 +242,7 @@ def test_sizes_of_groups_and_terms_after_the_last() -> None:
 
 
 @pytest.mark.parametrize("ends", [(3, 201), (4, 3), (-1, 3)])
-def test_groups_that_are_not_in_the_terms(ends: tuple[int, int]) -> None:
+def test_groups_beyond_the_terms_are_rejected(ends: tuple[int, int]) -> None:
     with pytest.raises(AclnnError, match="groupList") as caught:
         called(ends, 0, 200)
     assert caught.value.code == ACLNN_ERR_RUNTIME_ERROR

@@ -255,7 +255,7 @@ class TestGroups(LibraryTests):
         (D.FLOAT4_E1M2, {"scaleAlg": 2, "dstTypeMax": 2.5}, {"algorithm": 2, "most": 2.5}),
     ],
 )
-def test_blocks_of_groups(of: D, how: Arguments, wanted: Arguments) -> None:
+def test_blocks_end_with_their_group(of: D, how: Arguments, wanted: Arguments) -> None:
     bounds = [0, 0, 31, 96, 96, 200]
     x = np.random.default_rng(8).normal(size=(200, 6)).astype(np.float16)
     y = np.empty(x.size // (2 if of >= D.FLOAT4_E2M1 else 1), np.uint8)
@@ -320,7 +320,7 @@ class TestTwoLevels(LibraryTests):
 @pytest.mark.parametrize("smooth", [False, True])
 @pytest.mark.parametrize("mode", ["rint", "round", "floor"])
 @pytest.mark.parametrize("given", [D.FLOAT16, D.BF16])
-def test_scales_of_two_levels(given: D, mode: str, smooth: bool) -> None:
+def test_dual_level_scales_match_the_definition(given: D, mode: str, smooth: bool) -> None:
     random = np.random.default_rng(9)
     x = random.normal(size=(2, 600)).astype(given.numpy)
     x[0, :40], x[1, 512:] = 0, 0
@@ -401,7 +401,7 @@ FORMATS = (E4M3, E5M2, D.FLOAT4_E2M1, D.FLOAT4_E1M2)
 @pytest.mark.parametrize("of", FORMATS)
 @pytest.mark.parametrize("algorithm", [0, 1, 2])
 @pytest.mark.parametrize("given", [D.BF16, D.FLOAT16])
-def test_scales_of_every_largest_number(given: D, algorithm: int, of: D) -> None:
+def test_every_block_maximum_has_the_defined_scale(given: D, algorithm: int, of: D) -> None:
     if algorithm not in {E4M3: (0, 1), E5M2: (0, 1), D.FLOAT4_E2M1: (0, 2)}.get(of, (0,)):
         return
     x = HALVES.view(given.numpy)
@@ -418,7 +418,7 @@ def test_scales_of_every_largest_number(given: D, algorithm: int, of: D) -> None
 @pytest.mark.parametrize("of", FORMATS)
 @pytest.mark.parametrize("mode", ["rint", "round", "floor"])
 @pytest.mark.parametrize("largest", [1.0, 1.25, -1.9921875])
-def test_every_number_with_a_largest_one(largest: float, mode: str, of: D) -> None:
+def test_every_number_of_a_block_is_rounded_as_defined(largest: float, mode: str, of: D) -> None:
     if mode != "rint" and of in (E4M3, E5M2):
         return
     x = HALVES.view(D.BF16.numpy).astype(np.float32)
@@ -448,7 +448,7 @@ def test_blocks_at_the_end_of_any_dimension(axis: int, extent: int, size: int) -
 
 
 @pytest.mark.parametrize("most", [6.0, 7.0, 8.0, 9.5, 12.0])
-def test_ranges_of_four_bits(most: float) -> None:
+def test_dst_type_max_limits_the_range_of_four_bits(most: float) -> None:
     x = np.random.default_rng(3).normal(size=(200, 32)).astype(D.BF16.numpy)
     y, scales = found(x, D.FLOAT4_E2M1, scaleAlg=2, dstTypeMax=most)
     numbers, exponents = quantized(x, -1, D.FLOAT4_E2M1, algorithm=2, most=most)
@@ -463,7 +463,7 @@ def test_range_of_float_cuts_the_largest_number() -> None:
     assert scales[:, 0, 0].tolist() == [125, 125, 126]
 
 
-def test_low_bounds_count_but_for_zeros() -> None:
+def test_max_low_bound_applies_to_blocks_that_are_not_zero() -> None:
     x = np.zeros((3, 32), np.float32)
     x[1:, 0] = [1e-3, 900]
     _, scales = found(x, E4M3, scaleAlg=1, maxLowBound=448.0)
@@ -483,7 +483,7 @@ def test_nan_and_infinity_make_a_block_nan(of: D) -> None:
 
 
 @pytest.mark.parametrize("of", FORMATS)
-def test_numbers_come_back(of: D) -> None:
+def test_anti_mx_quant_restores_numbers(of: D) -> None:
     x = np.random.default_rng(4).normal(size=(3, 70)).astype(np.float32)
     y, scales = found(x, of)
     restored = np.empty(x.shape, np.float32)
@@ -500,7 +500,7 @@ def test_numbers_come_back(of: D) -> None:
 EXAMPLE = np.array([[0, 16640, 17024, 17408]], np.uint16).view(D.BF16.numpy)
 
 
-def test_digits_of_the_documents() -> None:
+def test_dynamic_mx_quant_reproduces_the_documents_examples() -> None:
     for name in SINGLE:
         results = {"yOut": np.empty((1, 4), E4M3.numpy), "mxscaleOut": np.empty((1, 1, 2), E8M0.numpy)}
         given = single(name)(D.BF16) | {"x": EXAMPLE, **results}

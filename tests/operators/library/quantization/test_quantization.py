@@ -228,7 +228,7 @@ def nibbles(stored: Array) -> list[int]:
     return [int(each) - 16 * (each > 7) for each in halves]
 
 
-def test_a_document_prints_this() -> None:
+def test_quantize_reproduces_the_documents_example() -> None:
     x = np.array([[0.3382, -0.0919], [0.7564, 0.0234], [3.1024, 1.0761], [0.4228, 1.4621]], np.float32)
     out = np.zeros((4, 2), np.int32)
     scales, zeros = tensor(np.array([1.0, -3.0], np.float32)), tensor(np.array([2, 10], np.int32))
@@ -246,7 +246,7 @@ def test_a_document_prints_this() -> None:
     ],
 )
 @pytest.mark.parametrize("of", [D.INT4, D.INT32])
-def test_eight_numbers_of_four_bits(mode: str, expected: list[int], of: D) -> None:
+def test_eight_numbers_of_4_bits_share_an_int32(mode: str, expected: list[int], of: D) -> None:
     x = np.array([[-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 100.0, -100.0]], np.float32)
     y = np.zeros(4, np.uint8)
     out = tensor(y, D.INT4, (1, 8)) if of == D.INT4 else tensor(y.view(np.int32), dims=(1, 1))
@@ -258,7 +258,7 @@ def test_eight_numbers_of_four_bits(mode: str, expected: list[int], of: D) -> No
     assert back.tolist() == [expected]
 
 
-def test_factors_along_the_last_dimension_but_one() -> None:
+def test_scales_may_lie_along_the_last_dimension_but_one() -> None:
     x, factors = np.ones((2, 3, 4), np.float32), np.array([1, 2, 3], np.float32)
     for axis, scale in ((-2, factors), (1, factors), (-2, factors.reshape(1, 3, 1))):
         y = np.zeros((2, 3, 4), np.int8)
@@ -275,7 +275,7 @@ def test_factors_along_the_last_dimension_but_one() -> None:
 
 @pytest.mark.parametrize("mode", ["pertoken", "perchannel", "pertensor"])
 @pytest.mark.parametrize("of", [D.INT8, D.INT32])
-def test_elements_that_share_a_scale(mode: str, of: D) -> None:
+def test_elements_may_share_a_scale(mode: str, of: D) -> None:
     x = np.random.default_rng(7).normal(size=(2, 4, 8)).astype(np.float16)
     smooth = np.arange(1, 5 if mode == "perchannel" else 9).astype(np.float16)
     numbers = x.astype(float) * (smooth[:, None] if mode == "perchannel" else smooth).astype(float)
@@ -306,7 +306,7 @@ def test_bits_of_a_scale_are_cut_off_or_rounded_to_even() -> None:
         assert (out - (1 << 46) - 0x3F800000).tolist() == expected
 
 
-def test_a_scale_comes_back_with_its_offset() -> None:
+def test_a_quantized_parameter_keeps_scale_and_offset() -> None:
     out = np.zeros(5, np.uint64)
     offsets = np.array([-1000.0, -2.5, 0.0, 1.0, 1000.0], np.float32)
     run("trans_quant_param_v2", scale=tensor(np.array([0.5], np.float32)), offset=tensor(offsets), out=tensor(out))
@@ -315,7 +315,7 @@ def test_a_scale_comes_back_with_its_offset() -> None:
     assert offset.tolist() == [-256, -2, 0, 1, 255]
 
 
-def test_no_numbers_may_have_no_groups() -> None:
+def test_empty_tensors_need_no_groups() -> None:
     """Empty tensors without groups were rejected."""
     call = {"x": tensor(np.zeros((0, 8), np.float16)), "smoothScalesOptional": tensor(np.zeros((0, 8), np.float16))}
     call |= {

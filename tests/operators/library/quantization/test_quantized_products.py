@@ -333,7 +333,7 @@ def multiply(out: Array, product: Product = Product.ATLAS_A2, name: str = NEW[0]
 
 @pytest.mark.parametrize("of", [D.INT4, D.INT32])
 @pytest.mark.parametrize("transposed", ["no", "by strides", "by the attribute"])
-def test_numbers_of_four_bits(of: D, transposed: str) -> None:
+def test_int4_products_match_the_definition(of: D, transposed: str) -> None:
     random = np.random.default_rng(7)
     left, right = random.integers(-8, 8, (2, 3, 16)), random.integers(-8, 8, (16, 24))
 
@@ -386,7 +386,7 @@ def test_long_sums_are_exact(value: int) -> None:
 
 
 @pytest.mark.parametrize("product", [Product.ATLAS_A2, AT_950])
-def test_batches_biases_and_types(product: Product) -> None:
+def test_batches_biases_and_output_types_match_the_definition(product: Product) -> None:
     random = np.random.default_rng(7)
     left, right = (random.integers(-128, 128, dims).astype(np.int8) for dims in ((2, 1, 3, 40), (5, 40, 6)))
     total = left.astype(np.int64) @ right.astype(np.int64)
@@ -405,7 +405,7 @@ def test_batches_biases_and_types(product: Product) -> None:
     assert (result == expected.astype(np.float16)).all()
 
 
-def test_one_more_dimension_and_biases_of_batches() -> None:
+def test_outputs_may_have_one_more_dimension_and_biases_a_batch() -> None:
     one = tensor(np.ones(1, np.float32))
     x = tensor(np.ones((2, 4), np.int8)), tensor(np.ones((4, 3), np.int8))
     assert (multiply(np.zeros((2, 1, 3), np.int32), x1=x[0], x2=x[1], x2Scale=one) == 4).all()
@@ -436,7 +436,7 @@ def blocks(matrix: Array, of: D, axis: int) -> tuple[Array, Array, Array]:
 @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("formats", [(E4M3, E4M3), (E5M2, E4M3), (D.FLOAT4_E2M1,) * 2])
 @pytest.mark.parametrize("of", [D.FLOAT, D.FLOAT16, D.BF16])
-def test_mx_formats(of: D, formats: tuple[D, D], transposed: tuple[bool, bool]) -> None:
+def test_mx_products_match_the_definition(of: D, formats: tuple[D, D], transposed: tuple[bool, bool]) -> None:
     random = np.random.default_rng(3)
     left, right = random.normal(size=(4, 70)), random.normal(size=(70, 6))
     left_axis, right_axis = -1, 0
@@ -483,7 +483,7 @@ def test_mx_batches_share_scales_and_groups_are_found() -> None:
     np.testing.assert_allclose(out, np.repeat(wide_left @ wide_right, 2, 0), rtol=1e-6, atol=1e-6)
 
 
-def test_eight_bits_by_four() -> None:
+def test_float8_by_float4_products_match_the_definition() -> None:
     random = np.random.default_rng(5)
     left, right = random.normal(size=(3, 128)), random.normal(size=(6, 128))
     x1, rows, wide_left = blocks(left, E4M3, -1)

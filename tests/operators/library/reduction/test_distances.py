@@ -149,7 +149,7 @@ def test_minus_one_is_the_infinite_order_of_a_gradient() -> None:
 
 
 @pytest.mark.parametrize("p", ORDERS)
-def test_rows_without_columns_lie_on_one_another(p: float) -> None:
+def test_rows_without_columns_have_distance_0(p: float) -> None:
     out = Placed(np.full((2, 3), 7, np.float32), "contiguous")
     x1, x2 = (Placed(np.zeros(shape, np.float32), "contiguous") for shape in ((2, 0), (3, 0)))
     call = {"x1": x1.tensor, "x2": x2.tensor, "p": p, "compute_mode": 0, "out": out.tensor}
@@ -158,7 +158,7 @@ def test_rows_without_columns_lie_on_one_another(p: float) -> None:
 
 
 @pytest.mark.parametrize("p", [1.0, 2.0, math.inf])
-def test_slices_of_any_dimension_are_scaled_to_a_norm(p: float) -> None:
+def test_renorm_scales_slices_along_any_dimension(p: float) -> None:
     x = np.random.default_rng(6).normal(size=(2, 3, 4)).astype(np.float32)
     for dim in (-3, 1, 2):
         given, out = Placed(x, "transposed"), Placed(np.zeros_like(x), "contiguous")

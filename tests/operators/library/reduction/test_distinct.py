@@ -105,7 +105,7 @@ def test_outputs_that_are_not_wanted_need_no_room_and_stay() -> None:
     assert (values.view.tolist(), nothing.view.tolist()) == ([3, 1, 3, 0], [7])
 
 
-def test_each_nan_is_another() -> None:
+def test_unique_keeps_every_nan() -> None:
     x = Placed(np.array([np.nan, 1, np.nan], np.float32), "contiguous")
     values = Placed(np.zeros(3, np.float32), "contiguous")
     places = Placed(np.zeros(3, np.int64), "contiguous")

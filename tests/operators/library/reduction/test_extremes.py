@@ -163,7 +163,7 @@ def test_the_greatest_of_numbers_without_sign_is_found_on_950() -> None:
     ("dtype", "taken"),
     [(D.INT32, {Product.ASCEND_950}), (D.DOUBLE, set()), (D.BOOL, {Product.ASCEND_950, Product.ATLAS_A2})],
 )
-def test_data_types_whose_extremes_are_found_along_a_dimension(dtype: D, taken: set[Product]) -> None:
+def test_max_dim_data_types_depend_on_the_product(dtype: D, taken: set[Product]) -> None:
     x, found = Tensor(dtype, (2, 3)), Tensor(dtype, (2,))
     call = {"self": x, "dim": 1, "keepdim": False, "out": found, "indices": Tensor(D.UINT16, (2,))}
     for product in (Product.ASCEND_950, Product.ATLAS_A2):
@@ -175,7 +175,7 @@ def test_data_types_whose_extremes_are_found_along_a_dimension(dtype: D, taken: 
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_the_greatest_over_no_dimensions_are_all_or_one(keeps: bool) -> None:
+def test_max_v2_over_no_dimensions_reduces_all_or_nothing(keeps: bool) -> None:
     x = np.array([[3, 7], [5, 1]], np.float32)
     call = {"self": x, "dims": (), "keepDims": True, "noopWithEmptyDims": keeps}
     found = computed("max_v2", call | {"out": np.zeros((2, 2) if keeps else (1, 1), np.float32)})

@@ -220,7 +220,7 @@ def test_a_variance_of_too_few_elements(count: int, correction: int, expected: f
         ("std_mean_correction", D.DOUBLE, Product.ATLAS_A2, False),
     ],
 )
-def test_data_types_whose_spread_is_found(name: str, dtype: D, product: Product, taken: bool) -> None:
+def test_std_and_var_data_types_depend_on_the_product(name: str, dtype: D, product: Product, taken: bool) -> None:
     outputs = [p.name for p in BY_NAME[name].parameters if p.kind is Kind.OUTPUT]
     call = {"self": Tensor(dtype, (2, 3)), "dim": (1,), "correction": 1, "keepdim": False}
     call |= {out: Tensor(dtype, (2,)) for out in outputs}

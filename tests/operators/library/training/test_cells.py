@@ -142,7 +142,7 @@ def _compare(found: Mapping[str, Array], wanted: Mapping[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("biased", [False, True])
-def test_gradients_of_an_lstm(biased: bool) -> None:
+def test_lstm_cell_gradients_match_pytorch(biased: bool) -> None:
     random = np.random.default_rng(6)
     call = _arrays(random, LSTM_BACK_ROWS)
     gates, cx = _leaf(random.normal(size=(BATCH, 4 * WIDTH))), _leaf(call["cx"])
@@ -156,7 +156,7 @@ def test_gradients_of_an_lstm(biased: bool) -> None:
 
 
 @pytest.mark.parametrize("biased", [False, True])
-def test_gradients_of_recurrent_units(biased: bool) -> None:
+def test_gru_cell_gradients_match_pytorch(biased: bool) -> None:
     random = np.random.default_rng(7)
     call = _arrays(random, GRU_BACK_ROWS)
     mine, theirs, hx = (_leaf(random.normal(size=(BATCH, width * WIDTH))) for width in (3, 3, 1))
@@ -171,7 +171,7 @@ def test_gradients_of_recurrent_units(biased: bool) -> None:
         _compare(found, {name: each.grad.sum(0) for name, each in of_biases.items()})
 
 
-def test_recurrent_units_are_pytorchs() -> None:
+def test_gru_cell_matches_pytorch() -> None:
     random = np.random.default_rng(8)
     x, hx, weight = (torch.tensor(random.normal(size=of)) for of in ((BATCH, 9), (BATCH, WIDTH), (9, WIDTH)))
     expected = torch.gru_cell(x, hx, torch.eye(9).double(), weight)
@@ -187,7 +187,7 @@ def test_gradients_of_biases_without_samples_are_zero() -> None:
     assert not found["gradInputBiasOutOptional"].any()
 
 
-def test_one_bias_of_recurrent_units_will_do() -> None:
+def test_gru_cell_accepts_one_bias() -> None:
     call = CALLS[GRU](D.FLOAT) | {"hiddenBiasOptional": None}
     prepare(BY_NAME[GRU], described(call), AT_950)
     with pytest.raises(AclnnError, match="with a kernel"):

@@ -159,7 +159,7 @@ def _log_probs(batch: int) -> Array:
 
 @pytest.mark.parametrize("zero_infinity", [False, True])
 @pytest.mark.parametrize("concatenated", [False, True])
-def test_samples_of_any_length_are_pytorchs(zero_infinity: bool, concatenated: bool) -> None:
+def test_losses_of_any_lengths_match_pytorch(zero_infinity: bool, concatenated: bool) -> None:
     """Fewer steps and labels than the others, none of them, and more than there is time for."""
     times, lengths = (7, 5, 3, 4, 2), (3, 2, 0, 1, 3)
     rows = np.array([[1, 3, 4], [1, 1, 0], [4, 0, 3], [0, 4, 4], [3, 3, 1]])

@@ -343,7 +343,7 @@ def test_states_kept_in_rows_of_eight_give_the_gradients() -> None:
     np.testing.assert_allclose(got, wanted.numpy(), 1e-4, 1e-5)
 
 
-def test_one_element_has_no_room_for_steps() -> None:
+def test_optional_states_of_one_element_count_as_absent() -> None:
     """Both count as absent, like null."""
     x = np.zeros((2, 4, 4), np.float32)
     given = {"x": x, "eps": 0.0, "numIters": 1, "output": np.ones_like(x)}
@@ -372,7 +372,7 @@ def test_two_alphas_leave_streams_unmixed() -> None:
     assert (found["hPreOptional"] == 7).all()  # it goes with the two others
 
 
-def test_permutations_decide_before_ascend_950() -> None:
+def test_numbers_of_rows_depend_on_permutations_before_ascend_950() -> None:
     changes = {"phi": T(D.FLOAT, (32, 512)), "bias": T(D.FLOAT, (32,)), "hRes": T(D.FLOAT, (2, 24))}
     call = described(CALLS[PRE](D.FLOAT16) | changes | {"hMixOptional": T(D.FLOAT, (2, 32))})
     prepare(BY_NAME[PRE], call, Product.ATLAS_A2)
@@ -380,7 +380,7 @@ def test_permutations_decide_before_ascend_950() -> None:
         prepare(BY_NAME[PRE], call, Product.ASCEND_950)
 
 
-def test_streams_that_are_not_mixed() -> None:
+def test_post_accepts_unmixed_streams() -> None:
     """torch_npu's npu_mhc_post with None for h_res, on Ascend 950 alone."""
     random = np.random.default_rng(0)
     x, out = (random.normal(size=of).astype(np.float16) for of in ((3, 5, 7), (3, 7)))
@@ -392,7 +392,7 @@ def test_streams_that_are_not_mixed() -> None:
         prepare(BY_NAME[POST], described(CALLS[POST](D.FLOAT16)) | {"hRes": None}, Product.ATLAS_A2)
 
 
-def test_gradients_of_streams_that_are_not_mixed() -> None:
+def test_post_gradients_accept_unmixed_streams() -> None:
     x, out, grad = np.ones((2, 4, 3), np.float16), np.full((2, 3), 2, np.float16), np.full((2, 4, 3), 3, np.float16)
     given = {"gradOutput": grad, "x": x, "hRes": None, "hOut": out, "hPost": np.ones((2, 4), np.float32)}
     gradients = {"gradX": np.zeros_like(x), "gradHRes": np.zeros((2, 4, 4), np.float32)}

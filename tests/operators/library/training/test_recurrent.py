@@ -86,7 +86,7 @@ class TestRecurrent(LibraryTests):
 
 @pytest.mark.parametrize("kind", KEPT)
 @pytest.mark.parametrize("form", [{}, {"num_layers": 2, "bidirectional": True, "bias": False}], ids=["plain", "both"])
-def test_gradients_by_what_the_forward_function_keeps(kind: str, form: dict[str, Any]) -> None:
+def test_gradients_from_the_forward_states_match_pytorch(kind: str, form: dict[str, Any]) -> None:
     random = np.random.default_rng(3)
     network = _network(
         kind,
@@ -144,7 +144,7 @@ def test_a_null_in_an_optional_list_is_rejected(name: str) -> None:
 
 
 @pytest.mark.parametrize("both", [False, True], ids=["forwards", "both"])
-def test_sequences_of_several_lengths(both: bool) -> None:
+def test_sequences_of_several_lengths_match_pytorch(both: bool) -> None:
     """They were rejected. A sample's state keeps its value after the end of its sequence; its output is 0."""
     random, directions = np.random.default_rng(4), 1 + both
     network = torch.nn.LSTM(5, 4, 2, bidirectional=both).double()

@@ -218,7 +218,7 @@ def _sevens(*of: int) -> Array:
     return np.full(of, 7, np.float32)
 
 
-def test_statistics_of_empty_tensors() -> None:
+def test_statistics_of_empty_tensors_are_nan_or_zero() -> None:
     found = _run(STATS, input=np.empty((0, 2, 3), np.float32), eps=1e-5, mean=_sevens(2), invstd=_sevens(2))
     assert found["mean"].tolist() == [0, 0]
     assert np.isnan(found["invstd"]).all()
@@ -228,7 +228,7 @@ def test_statistics_of_empty_tensors() -> None:
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "reversed with holes"])
-def test_sums_of_planes(layout: str) -> None:
+def test_reduce_sums_planes_of_each_channel(layout: str) -> None:
     x = Placed(np.random.default_rng(3).normal(size=IMAGES).astype(np.float32), layout)
     x.tensor.format = Format.FORMAT_NCHW
     found = _run(REDUCE, x=x.tensor, sum=_sevens(3), squareSum=_sevens(3))

@@ -208,7 +208,7 @@ def test_parts_together_have_the_gradients_of_all_words(flags: D) -> None:
     np.testing.assert_allclose(np.concatenate(of_words), wanted[1], 2e-3, 2e-3)
 
 
-def test_a_flag_for_each_row() -> None:
+def test_target_mask_has_a_flag_for_each_row() -> None:
     call = CALLS[GRADIENT](D.FLOAT16) | {"targetMask": T(D.BOOL, (2,))}
     with pytest.raises(AclnnError, match="targetMask: expected 11 elements, got 2"):
         prepare(BY_NAME[GRADIENT], described(call), Product.ATLAS_A2)

@@ -144,7 +144,7 @@ class TestRoiAlign(LibraryTests):
     [(False, [4.5, 6.5, 8.5]), (True, [2.75, 4.5, 6.5])],
     ids=["as they are", "half a pixel before"],
 )
-def test_the_documents_example(aligned: bool, line: list[float]) -> None:
+def test_roi_align_reproduces_the_documents_example(aligned: bool, line: list[float]) -> None:
     """The document prints the first; the other is ``torch_npu``'s test's."""
     x = Placed(np.arange(1, 37, dtype=np.float32).reshape(1, 1, 6, 6), "contiguous")
     boxes = Placed(np.float32([[0, -2, -2, 22, 22]]), "contiguous")

@@ -130,7 +130,7 @@ class TestUpsampling(LibraryTests):
 
 @pytest.mark.parametrize("word", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("align", [False, True])
-def test_fewer_elements_are_antialiased(word: str, align: bool) -> None:
+def test_downsampling_is_antialiased(word: str, align: bool) -> None:
     x = np.random.default_rng(3).normal(size=(2, 3, 23, 40))
     planes = Placed(x.astype(np.float32), "contiguous")
     out = Placed(np.zeros((2, 3, 5, 7), np.float32), "contiguous")
@@ -248,7 +248,7 @@ def test_further_numbers_in_the_extents_of_planes_were_rejected() -> None:
         ("upsample_bicubic2d", {"scalesW": 2.4}, Product.ATLAS_A2, "turns 3 elements into 5"),
     ],
 )
-def test_formats_types_and_scales_that_some_functions_do_not_take(
+def test_unsupported_formats_types_and_scales_are_rejected(
     name: str, change: Mapping[str, Any], product: Product, text: str
 ) -> None:
     arguments = described(changed(CALLS[name](D.FLOAT), change))
