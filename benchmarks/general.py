@@ -154,12 +154,12 @@ def _resolved(one: Subject, got: Array, operands: list[Array], numbers: tuple[fl
         rounded = exact.astype(np.float32)
         difference = np.abs(wide - exact)
     finite = np.isfinite(wide) & np.isfinite(rounded)
-    alike = (wide == rounded) | (np.isnan(wide) & np.isnan(rounded))
+    equal = (wide == rounded) | (np.isnan(wide) & np.isnan(rounded))
     # At the border between the largest number and infinity the error is half a unit.
     edge = np.abs(np.abs(exact) / 2.0**128 - 1.0) < 2.0**-24
     error = np.where(finite, difference / FLOAT32.ulp(np.where(finite, exact, 1.0)), 0.0)
     place = int(error.argmax())
-    counts = int(finite.sum()), int((error > 0.5 + 2.0**-20).sum()), int((~finite & ~alike & ~edge).sum())
+    counts = int(finite.sum()), int((error > 0.5 + 2.0**-20).sum()), int((~finite & ~equal & ~edge).sum())
     return Tally(*counts, float(error[place]), _written(operands, numbers, place))
 
 

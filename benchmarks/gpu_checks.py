@@ -237,8 +237,8 @@ def layouts(at: Any) -> Iterator[Row]:
     x, dy = (torch.randn(edge, edge + 1, 2 * edge, generator=generator).to(at.device) for _ in range(2))
     silu, gelu = at.operator("silu_backward"), at.operator("gelu_backward_v2")
     for dims in itertools.permutations(range(3)):
-        apart = [tensor.permute(dims)[..., ::2] for tensor in (dy, x)]
-        ours, plain = silu(*apart), silu(*(tensor.contiguous() for tensor in apart))
+        strided = [tensor.permute(dims)[..., ::2] for tensor in (dy, x)]
+        ours, plain = silu(*strided), silu(*(tensor.contiguous() for tensor in strided))
         yield {"check": f"permuted {dims} and gapped", "passed": bool(torch.equal(ours, plain))}
     for shape, other in (((1, 1, 2 * edge), "a row"), ((edge, 1, 1), "a column"), ((), "one number")):
         narrow = torch.randn(shape, generator=generator).to(at.device)

@@ -1,4 +1,4 @@
-"""What a training step takes through torch_npu, compared with PyTorch's on the CPU.
+"""Time training steps through torch_npu and with PyTorch on the CPU.
 
 ``aclnn torch-npu run -m benchmarks.npu_steps`` times the models of examples/torch_npu/training.py: batch to the device,
 forward, loss, gradients, clipping, optimiser, and the loss back. Both devices take turns for ROUNDS rounds of STEPS

@@ -97,9 +97,9 @@ def compare(name: str, steps: int = STEPS) -> dict[str, list[float]]:
     model = MODELS[name]()
     ours = aclnn.torch.patch(copy.deepcopy(model))
     losses = {"PyTorch": train(model, steps), "aclnn": train(ours, steps)}
-    apart = max(abs(one - two) / one for one, two in zip(*losses.values(), strict=True))
+    largest = max(abs(one - two) / one for one, two in zip(*losses.values(), strict=True))
     first, last = losses["aclnn"][0], losses["aclnn"][-1]
-    print(f"{name}: loss {first:.4f} to {last:.4f} in {steps} steps, at most {apart:.1e} of it from PyTorch's")
+    print(f"{name}: loss {first:.4f} to {last:.4f} in {steps} steps, at most {largest:.1e} of it from PyTorch's")
     return losses
 
 

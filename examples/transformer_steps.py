@@ -176,8 +176,8 @@ def main() -> None:
             loss.backward()
             optimizer.step()
             print(f"step {number}: loss {ours:.4f}, PyTorch's {loss.item():.4f}")
-    apart = max(float(np.abs(weights[name] - tensor.numpy()).max()) for name, tensor in model.state_dict().items())
-    print(f"weights within 1e-6 of PyTorch's: {apart < 1e-6}")
+    largest = max(float(np.abs(weights[name] - tensor.numpy()).max()) for name, tensor in model.state_dict().items())
+    print(f"weights within 1e-6 of PyTorch's: {largest < 1e-6}")
 
 
 if __name__ == "__main__":

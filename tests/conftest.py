@@ -1,4 +1,4 @@
-"""What every test relies on: hypothesis profiles, and the product in force put back."""
+"""Hypothesis profiles, samples of parameter sets, and fixtures of every test."""
 
 from __future__ import annotations
 

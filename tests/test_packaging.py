@@ -1,4 +1,4 @@
-"""What is installed: the versions allowed, and what a package without its clone says."""
+"""The installed package: dependencies, contents and hints."""
 
 from __future__ import annotations
 

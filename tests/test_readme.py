@@ -1,4 +1,4 @@
-"""What the documentation shows is what happens: the blocks of README and two pages, the examples, the links.
+"""The documentation does as it says: blocks of README and two pages, examples, links.
 
 Lines that begin with ``# -> `` are the output expected; … stands for anything.
 """

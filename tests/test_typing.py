@@ -1,4 +1,4 @@
-"""What type checkers, editors and ``help`` see: the public names, and the types of the C functions."""
+"""Public names and types, as type checkers, editors and ``help`` see them."""
 
 from __future__ import annotations
 

@@ -46,10 +46,10 @@ def main() -> None:
     gloo = train("cpu", dist.new_group(backend="gloo"))
     hccl = train(f"npu:{rank}", dist.group.WORLD)
     if rank == 0:
-        apart = max(abs(one - other) / other for one, other in zip(hccl, gloo, strict=True))
+        largest = max(abs(one - other) / other for one, other in zip(hccl, gloo, strict=True))
         for name, losses in (("gloo", gloo), ("hccl", hccl)):
             print(f"{name}, {dist.get_world_size()} ranks: loss {losses[0]:.6f} to {losses[-1]:.6f}")
-        print(f"largest relative difference of {STEPS} losses {apart:.1e}")
+        print(f"largest relative difference of {STEPS} losses {largest:.1e}")
     dist.destroy_process_group()
 
 

@@ -36,5 +36,5 @@ if __name__ == "__main__":
     (_, wanted), (device, losses) = train(use_cpu=True), train(use_cpu=False)
     for name, those in (("cpu", wanted), (str(device), losses)):
         print(f"{name}: loss {those[0]:.6f} to {those[-1]:.6f}")
-    apart = max(abs(one - other) / one for one, other in zip(wanted, losses, strict=True))
-    print(f"largest relative difference of {STEPS} losses {apart:.1e}")
+    largest = max(abs(one - other) / one for one, other in zip(wanted, losses, strict=True))
+    print(f"largest relative difference of {STEPS} losses {largest:.1e}")

@@ -128,7 +128,7 @@ def train(name: str, device: str) -> tuple[list[float], dict[str, Any]]:
 def compare(name: str) -> dict[str, list[float]]:
     """Train on both devices and print the differences."""
     (cpu, wanted), (npu, got) = (train(name, device) for device in ("cpu", "npu"))
-    loss = max(abs(mine / theirs - 1) for mine, theirs in zip(npu, cpu, strict=True))
+    loss = max(abs(there / here - 1) for there, here in zip(npu, cpu, strict=True))
     gradient = max(((got[of] - wanted[of]).abs().max() / wanted[of].abs().max()).item() for of in wanted)
     print(f"{name}: cpu {cpu[0]:.6f} to {cpu[-1]:.6f}, npu {npu[0]:.6f} to {npu[-1]:.6f}")
     print(f"{name}: largest relative difference of {STEPS} losses {loss:.1e}, of the first gradients {gradient:.1e}")

@@ -1,4 +1,4 @@
-"""What benchmarks say of themselves: the commit they measured, and who took part."""
+"""Statements of benchmarks about themselves: the commit measured, and the participants."""
 
 from __future__ import annotations
 

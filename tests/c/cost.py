@@ -1,4 +1,4 @@
-"""What the C libraries cost beyond the Python functions behind them: ``python -m tests.c.cost``.
+"""Time that the C libraries add to the Python functions behind them: ``python -m tests.c.cost``.
 
 Microseconds, the least of many batches; C and Python take turns, three times.
 """

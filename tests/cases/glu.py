@@ -46,7 +46,7 @@ def whole_of(half: Shape, dim: int) -> Shape:
 
 
 def gated_shapes(wholes: str, parts: str) -> Any:
-    """What makes the named tensors one of a shape and its halves along a dimension."""
+    """Return changes that make the named tensors one of a shape and its halves along a dimension."""
 
     def shapes(half: Shape, dim: int) -> Change:
         return {"dim": dim, **shape(whole_of(half, dim), *wholes.split()), **shape(half, *parts.split())}

@@ -89,15 +89,15 @@ class Rejected:
     """The declaration's name for the row."""
     change: Change
     argument: str
-    """Which argument the text names,"""
+    """The argument that the text names."""
     expected: str
-    """what it says was expected"""
+    """The expectation that it states."""
     got: str
-    """and what came."""
+    """The value that it states."""
     code: int = INVALID
     products: tuple[Product, ...] = PRODUCTS
     dtypes: tuple[D, ...] = FLOATS
-    """Of the valid call: where the change breaks this row and no earlier one."""
+    """Data types of the valid call with which the change violates this check and no earlier one."""
 
 
 class Accepted(NamedTuple):
@@ -106,7 +106,7 @@ class Accepted(NamedTuple):
     name: str
     change: Change
     products: tuple[Product, ...] = PRODUCTS
-    """Where it is accepted, among those that have a kernel."""
+    """Products that accept it, among those that have a kernel."""
 
 
 class Example(NamedTuple):
@@ -124,13 +124,13 @@ class Curve(NamedTuple):
     forward: Forward
     attributes: Mapping[str, Any]
     zeros: tuple[float, ...]
-    """Where the derivative changes sign or jumps."""
+    """Inputs at which the derivative changes sign or jumps."""
     at_infinity: tuple[float, float]
     """The table's values at -inf and inf, for dy = 1."""
     probes: Mapping[float, str]
     """The document's values for dy = 1, to six decimals."""
     selects: bool = False
-    """Whether a gradient is dy or 0 instead of a product, which is NaN for 0·inf and 0·NaN."""
+    """True if a gradient is dy or 0 instead of a product, which is NaN for 0·inf and 0·NaN."""
 
 
 def differs(other_name: str, *names: str, where: str = "", **fields: Any) -> tuple[Rejected, ...]:
@@ -171,7 +171,7 @@ def generated(
     products: tuple[Product, ...],
     alone: Mapping[str, Mapping[tuple[Product, ...], tuple[D, ...]]] = {},
 ) -> tuple[Rejected, ...]:
-    """What breaks the checks that generated interfaces have before the tiling function's.
+    """Return violations of the checks that generated interfaces make before the tiling function's.
 
     ``alone`` says of which valid calls, by product, another type of a tensor does not go together with those before it;
     by default of all.
@@ -239,7 +239,7 @@ class Case:
     call: Callable[[D], Arguments]
     """A small valid call whose tensors have one data type."""
     dtypes: Mapping[Product, tuple[D, ...]]
-    """What each product computes."""
+    """Data types that each product computes."""
     rejected: tuple[Rejected, ...]
     """In the order of the table."""
     accepted: tuple[Accepted, ...]
@@ -247,17 +247,17 @@ class Case:
     unsupported: Mapping[Product, tuple[int, str]]
     """The rejection of a valid FLOAT call on products without a kernel: its code and a part of its text."""
     curves: Mapping[str, Curve] = field(default_factory=dict)
-    """Of the elementwise operators, by name."""
+    """Curves of elementwise operators, by name."""
     never_together: frozenset[tuple[str, str]] = frozenset()
     """Neighbouring checks of which no call breaks both, or whose rejected read the same."""
     reference: Callable[[Mapping[str, Any], Mapping[str, T]], dict[str, Any]] | None = None
-    """Of the others: for arrays, attributes and the product, the exact outputs and the errors allowed."""
+    """For other operators: exact outputs and errors allowed, from arrays, attributes and the product."""
     reshape: Callable[[Shape, Shape], Change] | None = None
     """Changes a valid call of the others to rows of columns."""
     mixed: Callable[[st.DrawFn, Product, Arguments], Change] = lambda draw, product, arguments: {}
     """Changes a valid call to some mix of data types."""
     also: Mapping[Product, tuple[D, ...]] = field(default_factory=dict)
-    """What each product computes besides ``dtypes``, which tests of its own look at."""
+    """Data types that each product computes besides ``dtypes``, which have tests of their own."""
     no_kernel: frozenset[D] = frozenset()
     """Data types that the checks take and nothing computes."""
     unused: frozenset[str] = frozenset()

@@ -589,7 +589,7 @@ _MOST = 1 << 20
 
 
 def of_arrays(error_of: Rejected) -> bool:
-    """Whether arrays can say it: they have no format, no undefined data type, and an output of None is made anew.
+    """True if arrays can express it: they have no format, no undefined data type, and None creates an output.
 
     Nor are there arrays of gigabytes, which killed the process that made them.
     """

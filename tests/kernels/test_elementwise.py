@@ -38,7 +38,7 @@ Array = np.ndarray[Any, Any]
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 DTYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bfloat16": BFLOAT16}
 EVERY = DTYPES | {"float64": np.dtype(np.float64)}
-"""What the general evaluation reads and writes."""
+"""Data types that the general evaluation reads and writes."""
 SLOPES = (fast_gelu_derivative, gelu_erf_derivative, gelu_tanh_derivative, hardswish_derivative, silu_derivative)
 
 

@@ -39,7 +39,7 @@ ZEROS = {
     "hardswish": -1.5,
 }
 BOUNDS = {name: getattr(version(function, DataType.FLOAT), "bound", 3.0) for name, function in EVERY.items()}
-"""Where the fitted versions end, and Hardswish has its kinks."""
+"""Ends of the fitted versions, and Hardswish's kinks."""
 SUBNORMAL = {
     "silu": (-109.5, -92.0),
     "fast_gelu": (-64.0, -53.5),

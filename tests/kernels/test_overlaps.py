@@ -1,4 +1,4 @@
-"""Which inputs share memory with which outputs, byte by byte, and which elements of a tensor with one another."""
+"""Memory shared by inputs and outputs, byte by byte, and by elements of a tensor."""
 
 from __future__ import annotations
 

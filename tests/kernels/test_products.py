@@ -177,7 +177,7 @@ def test_outliers_in_any_number_have_the_formulas_results_wherever_they_lie(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["swi_glu_grad", "glu_grad"])
 def test_rounding_errors_of_products_are_kept(name: str) -> None:
-    """Where functions are smooth, results are nearly correctly rounded; a lost error would add half a unit or more."""
+    """In smooth regions, results are nearly correctly rounded; a lost error would add half a unit or more."""
     formula, inputs, _ = GATED[name]
     rng = np.random.default_rng(8)
     arguments = [rng.uniform(1.0, 2.0, 1 << 18).astype(np.float32) for _ in range(inputs)]

@@ -1,4 +1,4 @@
-"""What of ``make gpu`` can be held to account without a GPU: all of it in small, its references, its checks."""
+"""``make gpu`` without a GPU: a small run of all its parts, its references and its checks."""
 
 from __future__ import annotations
 

@@ -21,9 +21,9 @@ from tests.helpers.instruction_sets import EVERY_OTHER_SET, python
 pytestmark = pytest.mark.slow
 
 EVERYWHERE = "c88e69b110c083608b603ad4d53ff5d944c66f50477c5167d04955bbbb916d58"
-"""Of the float32 gradients and forwards, whose coefficients are constants: x86-64 and AArch64 (emulated) agree on it.
+"""Digest of the float32 gradients and forwards, equal on x86-64 and AArch64 (emulated).
 
-It changes when a coefficient does. What is 16 bits wide comes from the C library's functions as well.
+It changes with a coefficient. 16-bit results also depend on the C library's functions.
 """
 
 

@@ -187,7 +187,7 @@ WITH_GELU = ("open_clip", "whisper")
 
 
 def distance(wanted: torch.Tensor, got: torch.Tensor) -> float:
-    """How far elements are from one another, as part of the largest."""
+    """Return the largest difference, relative to the largest element."""
     wanted, got = wanted.detach().cpu().double(), got.detach().cpu().double()
     finite = wanted.isfinite()
     if wanted.shape != got.shape or not torch.equal(finite, got.isfinite()):

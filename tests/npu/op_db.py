@@ -28,7 +28,7 @@ DTYPES = (
     *(torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool),
 )
 SAMPLES = 60
-"""Of an operator in a data type, at most."""
+"""Maximum number of samples of an operator in a data type."""
 #: Part of the largest element within which results agree: sums of rounded numbers have other orders.
 ROOM = {torch.float16: 2.0**-8, torch.bfloat16: 2.0**-5, torch.float32: 2.0**-13, torch.float64: 2.0**-40}
 

@@ -1,4 +1,4 @@
-"""What torch_npu answers after an operator has failed; test_torch_npu.py runs it by ``aclnn torch-npu run``."""
+"""torch_npu after an operator has failed; test_torch_npu.py runs it by ``aclnn torch-npu run``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What devices have and how they do, and what streams and events say of themselves."""
+"""Queries of devices, streams and events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the published samples of CANN's runtime call with the usual: each test is one that did not compile here."""
+"""Calls of the published samples of CANN's runtime: each test is from one that did not compile."""
 
 from __future__ import annotations
 

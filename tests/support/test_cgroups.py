@@ -1,4 +1,4 @@
-"""What a container lets a process use."""
+"""Limits of containers."""
 
 from __future__ import annotations
 

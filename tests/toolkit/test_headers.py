@@ -1,4 +1,4 @@
-"""What the toolkit's tree declares, and that the libraries define exactly that."""
+"""Declarations of the toolkit's headers, and definitions of its libraries."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_samples_find_numbers_of_16_bits_and_copies_that_know_their_room(compile
 
 
 def test_samples_find_the_runtime_through_the_header_of_hccl(headers: dict[str, str]) -> None:
-    """That of aclnnMatmulReduceScatterV2 includes no header of the runtime itself."""
+    """The sample of aclnnMatmulReduceScatterV2 includes no header of the runtime itself."""
     assert '#include "acl/acl.h"' in headers["hccl/hccl.h"]
 
 

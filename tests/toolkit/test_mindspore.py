@@ -1,4 +1,4 @@
-"""What MindSpore looks for in the tree before it calls a function."""
+"""Files and functions that MindSpore looks for before its first call."""
 
 import os
 import subprocess

@@ -290,7 +290,7 @@ def test_single_limits_the_largest_error():
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_single_limits_shares_of_relative_errors(dtype):
-    """Of 10,000 elements of 1, some have relative errors beyond 10^-k, and one an absolute error above 1e-3."""
+    """Among 10,000 elements of 1, some have relative errors beyond 10^-k, and one an absolute error above 1e-3."""
     error_k, warning_k = (3, 4) if dtype == "float32" else (2, 3)
     count = 10**5
     beyond_error = 2.0**-9 if dtype == "float32" else 2.0**-6

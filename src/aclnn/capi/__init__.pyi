@@ -3357,7 +3357,7 @@ def aclnnSoftplusBackward(workspace: int | None, workspaceSize: int, executor: i
     """
 
 def aclnnSoftshrinkGetWorkspaceSize(self: int | None, lambd: int | None, out: int | None) -> tuple[int, int, int]:
-    """What is close to 0 becomes it, the rest comes as much closer.
+    """Elements close to 0 become 0; others move towards 0 by lambd.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -3365,7 +3365,7 @@ def aclnnSoftshrinkGetWorkspaceSize(self: int | None, lambd: int | None, out: in
     """
 
 def aclnnSoftshrink(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """What is close to 0 becomes it, the rest comes as much closer.
+    """Elements close to 0 become 0; others move towards 0 by lambd.
 
     Phase two: queue the computation.
     """
@@ -3373,7 +3373,7 @@ def aclnnSoftshrink(workspace: int | None, workspaceSize: int, executor: int | N
 def aclnnShrinkGetWorkspaceSize(
     self: int | None, lambd: int | None, bias: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """What is close to 0 becomes it, the rest comes closer by a number of its own.
+    """Elements close to 0 become 0; others move towards 0 by bias.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -3381,7 +3381,7 @@ def aclnnShrinkGetWorkspaceSize(
     """
 
 def aclnnShrink(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """What is close to 0 becomes it, the rest comes closer by a number of its own.
+    """Elements close to 0 become 0; others move towards 0 by bias.
 
     Phase two: queue the computation.
     """

@@ -434,7 +434,7 @@ def _mirrored(given: Given) -> str:
 
 
 def _fill(given: Given) -> Tensor:
-    """What lies outside; without it, as where elements of the input do, any number."""
+    """Return the value for places outside; any number where none is given."""
     value = given.inputs[2] if len(given.inputs) > 2 else None
     return view_of(given.tensor(), (1,)) if value is None else value
 

@@ -118,7 +118,7 @@ class ColumnsLayout(NamedTuple):
 
     @property
     def packed(self) -> ColumnsLayout:
-        """The same columns of a contiguous tensor of the same shape."""
+        """Return these columns of a contiguous tensor of this shape."""
         return self._replace(tensor=Layout(self.tensor.dtype, self.tensor.shape, contiguous_strides(self.tensor.shape)))
 
 

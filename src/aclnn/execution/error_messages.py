@@ -33,8 +33,8 @@ def reworded_for_caller(error: AclnnError, call: Call, names: Mapping[str, str])
     if (reworded := _error_message(call, fitting)) is not None:
         message = reworded
         for name, tensor in fitting.items():
-            alike = (p.name for p in operator.inputs if call[p.name] and not _mismatch("", call[p.name], tensor))
-            called[name] = names.get(next(alike, name), "the output")
+            matching = (p.name for p in operator.inputs if call[p.name] and not _mismatch("", call[p.name], tensor))
+            called[name] = names.get(next(matching, name), "the output")
     elif mismatched := [name for name, tensor in fitting.items() if _mismatch(name, call[name], tensor)]:
         alone = (name for name in mismatched if _error_message(call, {name: fitting[name]}) is None)
         name = next(alone, mismatched[0])

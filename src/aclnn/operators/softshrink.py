@@ -66,7 +66,7 @@ _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | _OLDER
 SOFTSHRINK = Operator(
     name="softshrink",
     function="aclnnSoftshrink",
-    summary="What is close to 0 becomes it, the rest comes as much closer.",
+    summary="Elements close to 0 become 0; others move towards 0 by lambd.",
     formula="out = x - lambd if x > lambd, x + lambd if x < -lambd, else 0",
     parameters=(_X, _LAMBD, _OUT),
     support=_SUPPORT,
@@ -84,7 +84,7 @@ SOFTSHRINK = Operator(
 SHRINK = Operator(
     name="shrink",
     function="aclnnShrink",
-    summary="What is close to 0 becomes it, the rest comes closer by a number of its own.",
+    summary="Elements close to 0 become 0; others move towards 0 by bias.",
     formula="out = x - bias if x > lambd, x + bias if x < -lambd, else 0",
     parameters=(_X, _LAMBD, Parameter("bias", "bias", Kind.SCALAR, "how much closer to 0 the rest comes"), _OUT),
     support=dict.fromkeys((*A2_CLASS, *CLASS_950, Product.ATLAS_INFERENCE), WITHOUT_BFLOAT16),

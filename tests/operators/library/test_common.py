@@ -1,4 +1,4 @@
-"""What lies beneath library-backed operators: memory that overlaps, devices, lists and numbers of any width, types."""
+"""Foundations of library-backed operators: overlaps, devices, lists, numbers of any width, data types."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def numbers(operator: str, name: str, array: Array) -> Array:
 
 
 def _packed_call(o: Any, change: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes a call one of packed sequences, and then breaks it."""
+    """Return changes that make a call one of packed sequences, with a violation."""
     outs = shape(PACKED, "prevAttnOut", "curAttnOut", "attnOutOut")
     statistics = shape(OF_PACKED, *STATISTICS, "softmaxMaxOut", "softmaxSumOut")
     lengths = {"inputLayoutOptional": "TND", "actualSeqQlenOptional": T(D.INT64, (3,))}

@@ -124,7 +124,7 @@ def _shapes(o: Any, name: str) -> tuple[int, ...]:
 
 
 def _packed(o: Any, change: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes a call one of packed sequences, and then breaks it."""
+    """Return changes that make a call one of packed sequences, with a violation."""
     changes: dict[str, Any] = {}
     for name, value in CALLS[o.name](D.FLOAT16).items():
         if isinstance(value, T) and len(value.shape) > 2:

@@ -159,7 +159,7 @@ def _broken_pages(of: str, name: str) -> Break:
 
 
 def _queries(of: str) -> Arguments:
-    """What queries there are in a function's calls."""
+    """Return the query and the output of a function's calls."""
     queries = T(D.FLOAT16, (B, N, 1 if of.startswith(INCREMENTS) else Q, E))
     return {"query": queries, "attentionOut": queries}
 

@@ -143,7 +143,7 @@ def _numbers(operator: str, name: str, array: Array) -> Array:
 
 
 def _packed(o: Any, change: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes a call one of packed sequences, and then breaks it."""
+    """Return changes that make a call one of packed sequences, with a violation."""
     tokens, keys, rows = (7, HEADS, SIZE), (9, 1, SIZE), (7, 1, COUNT)
     if o.name != BACKWARD:
         changes = shape(rows, *(("sparseIndicesOut", "sparseValuesOut") if o.name == FORWARD else ("out",)))

@@ -209,7 +209,7 @@ def _numbers(operator: str, name: str, array: Array) -> Array:
 
 
 def _packed(o: Any, change: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes a call one of packed sequences, and then breaks it."""
+    """Return changes that make a call one of packed sequences, with a violation."""
     call, width = CALLS[o.name](D.FLOAT16), {"query": 6, "key": 10, "value": 10}
     changes: dict[str, Any] = {}
     for name, value in call.items():

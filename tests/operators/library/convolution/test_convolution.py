@@ -103,7 +103,7 @@ WIDE = {"transposed": True, "dilation": (130, 1)} | shape((4, 3, 3, 2), "weight"
 
 
 def _looked_at(name: str) -> Mapping[str, Any]:
-    """What a forward function needs to look at an array."""
+    """Return the argument with which a forward function checks the named array."""
     return {"transposed": True} if name == "outputPadding" else {}
 
 
@@ -190,7 +190,7 @@ def test_convolutions_of_every_rank_and_their_gradients_match_pytorch(rank: int,
 
 
 def test_gradients_without_channels_keep_the_bias_gradient() -> None:
-    """Such gradients raised an internal error."""
+    """These gradients raised an internal error."""
     form = {"stride": (1,), "padding": (0,), "dilation": (1,), "transposed": False, "outputPadding": (0,), "groups": 1}
     x, w, dy = np.zeros((1, 0, 3), np.float32), np.zeros((2, 0, 2), np.float32), np.ones((1, 2, 2), np.float32)
     gradients = {"gradOutput": dy, "biasSizes": (2,), "outputMask": (True, True, True)}

@@ -157,7 +157,7 @@ def _whole_run(x: Array, n: int, dim: int, norm: int, shape: tuple[int, ...]) ->
 
 
 def test_rfft1d_reproduces_the_documents_sequences() -> None:
-    """Of the document of aclRfft1D, and of its text."""
+    """From the example and the text of the document of aclRfft1D."""
     eight = _whole_run(np.arange(1, 9, dtype=np.float32).reshape(1, 1, 8), 8, -1, 1, (1, 1, 5, 2))
     root = np.sqrt(2)
     expected = [[36, 0], [-4, 4 + 4 * root], [-4, 4], [-4, 4 * root - 4], [-4, 0]]

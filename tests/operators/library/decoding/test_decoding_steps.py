@@ -1,4 +1,4 @@
-"""What a step of decoding takes from the one before."""
+"""Operators between two steps of decoding."""
 
 from __future__ import annotations
 

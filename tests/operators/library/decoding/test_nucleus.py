@@ -1,4 +1,4 @@
-"""Which logits a sampler may choose from."""
+"""Selection of the logits that a sampler may choose from."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SAMPLERS = ("top_k_top_p_sample", "top_k_top_p_sample_v2")
 
 
 def _filtered(a: Mapping[str, Any]) -> Any:
-    """What vLLM does, with PyTorch's functions."""
+    """Select as vLLM does, with PyTorch's functions."""
     rising, order = wide(a["logits"]).sort(stable=True)
     least = rising.gather(1, (WORDS - a["k"].long())[:, None])
     rising = rising.masked_fill(rising < least, -torch.inf)
@@ -131,7 +131,7 @@ def _sample(**changes: Any) -> dict[str, Array]:
 
 
 SHARES = np.array([0.1, 0.05, 0.4, 0.05, 0.25, 0.15])
-"""Of six words; in order the words 2, 4, 5, 0, 1, 3."""
+"""Probabilities of six words, whose order is 2, 4, 5, 0, 1, 3."""
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ INNER = (
 
 
 def _columns(key: D = D.FLOAT16, value: D = D.FLOAT16, numbers: int = 16, size: int = SIZE) -> dict[str, Any]:
-    """What makes a call one with PA_NZ."""
+    """Changes that make a call one with PA_NZ."""
     widths = {of: 32 // of.itemsize for of in (key, value)}
     found = {name: T(of, (TOKENS, HEADS, numbers)) for name, of in (("key", key), ("value", value))}
     for name, of in (("keyCacheRef", key), ("valueCacheRef", value)):

@@ -168,7 +168,7 @@ COMMON = {
 
 
 def _absent(calls: Mapping[str, Any]) -> dict[str, Arguments]:
-    """What stays null in a call with empty tensors."""
+    """Arguments that are null in a call with empty tensors."""
     return {
         name: {key: value for key, value in call(D.FLOAT16).items() if value is None} for name, call in calls.items()
     }
@@ -263,12 +263,12 @@ class World(NamedTuple):
     shared: int = 0
     shared_ranks: int = 0
     special: tuple[int, int, int] = (0, 0, 0)
-    """How many experts answer zeros, the token, a mixture of that and a constant."""
+    """Numbers of experts that return zeros, the token, and a mixture of it with a constant."""
     hidden: int = HIDDEN
     dtype: D = D.FLOAT16
     quantized: int = 0
     tokens: Sequence[int] = (TOKENS,)
-    """Of each rank, in turn."""
+    """Numbers of tokens of the ranks, in turn."""
 
     @property
     def experts(self) -> int:

@@ -35,7 +35,7 @@ LATER = {SCALE: "x2Scale", ROWS: "x1ScaleOptional"}
 
 
 def _named(name: str, given: Arguments) -> Arguments:
-    """The same arguments by the names that a version has for them."""
+    """Rename arguments to those of a version."""
     return {LATER.get(key, key): value for key, value in given.items()} if name in QUANTIZED[3:] else given
 
 
@@ -74,7 +74,7 @@ CALLS = {name: _quantized(version) for version, name in enumerate(QUANTIZED, 1)}
 
 
 def _empty(name: str) -> Arguments:
-    """What has no elements where some may lack them."""
+    """Arguments without elements where some may lack them."""
     call = CALLS[name](D.FLOAT16)
     shapes = {"x1": (M, 0), "x2": (0, N)} if name in WEIGHTED else {}
     return {

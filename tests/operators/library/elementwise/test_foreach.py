@@ -348,7 +348,7 @@ def test_foreach_norm_of_order_2_is_the_root_of_the_sum_of_squares() -> None:
     ],
 )
 def test_an_integer_beyond_the_tensors_type_wraps(name: str, number: int, expected: list[int]) -> None:
-    """Such an integer raised an internal error."""
+    """It raised an internal error."""
     x = np.array([2, 3], np.int32)
     call = {"x": (x,), "scalar": scalar(D.INT64, number), "out": (x * 0,)}
     assert computed(f"foreach_{name}_scalar_v2", call)["out"].tolist() == expected

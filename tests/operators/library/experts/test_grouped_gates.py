@@ -45,7 +45,7 @@ def _in_blocks(d: D) -> Arguments:
 
 
 def _in_lists(call: Arguments) -> Arguments:
-    """The same call of the second version."""
+    """Return the call of the second version."""
     call = {name: each for name, each in call.items() if name not in ("offset", "outputOffset")}
     call["weightAssistMatrix"] = call["bias"]
     lists = {name: None if call[name] is None else (call[name],) for name in LISTS}
@@ -156,7 +156,7 @@ class TestGroupedGates(LibraryTests):
 
 
 def _second_break(o: Operator, name: str, title: str) -> Break:
-    """What breaks a check of the first version, in the lists of the second."""
+    """Return a violation of the first version's check in the lists of the second."""
     broken = TestGroupedGates.subject.breaks[title](BY_NAME[o.name.removesuffix("_v2")], _first_name(name))
     call = changed((_call if NAME in o.name else _in_blocks)(FLOAT), broken.change)
     return Break(_in_lists(call), broken.expected)

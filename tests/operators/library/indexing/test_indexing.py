@@ -39,7 +39,7 @@ def _precise_number(values: Any) -> Any:
 
 
 def _scattered(values: Any, index: Any, source: Any, adds: bool) -> Any:
-    """Of indices that occur once."""
+    """Reductions with indices that occur once."""
     if not adds:
         return values.scatter(-1, index, source)
     more = torch.zeros_like(values).scatter(-1, index, source)
@@ -399,7 +399,7 @@ def test_scatter_reduces_by_maximum_and_minimum(name: str, reduce: int) -> None:
 def test_elements_are_moved_of_the_data_types_that_cann_moves(
     name: str, dtype: D, product: Product, taken: bool
 ) -> None:
-    """Of its host code's lists: more of integers without sign, fewer of complex numbers, no indices of BF16."""
+    """As in the lists of CANN's host code: more unsigned integers, fewer complex numbers, no indices of BF16."""
     x, index = Tensor(dtype, (2, 3)), Tensor(D.INT64, (2, 3))
     calls: Mapping[str, Mapping[str, Any]] = {
         "gather": {"self": x, "dim": 0, "index": index, "out": x},

@@ -69,7 +69,7 @@ SCALE, ROW_SCALE = QUANTIZATION[0], MORE[0]
 
 
 def integers(changes: Mapping[str, Any] | None = None) -> Arguments:
-    """What a call with INT8 has of its own, here with scales of both kinds."""
+    """Return the arguments that only INT8 has, with scales of both kinds."""
     given: Arguments = {"x": (T(D.INT8, (5, 3)),), "weight": (T(D.INT8, (2, 3, 4)),), BIAS: None}
     given |= {SCALE: (T(D.BF16, (2, 4)),), ROW_SCALE: (T(FLOAT, (5,)),), "out": (T(D.BF16, (5, 4)),)}
     return given | dict(changes or {})

@@ -342,7 +342,7 @@ def test_integers_have_no_fractional_factors() -> None:
 
 
 def test_a_factor_beyond_the_matrix_type_wraps() -> None:
-    """Such a factor raised an internal error."""
+    """It raised an internal error."""
     x, v = np.ones((2, 2), np.int8), np.array([1, 2], np.int8)
     call = {"self": x, "vec1": v, "vec2": v, "out": x * 0}
     call |= {"betaOptional": scalar(D.INT64, 257), "alphaOptional": scalar(D.INT64, 300)}

@@ -1,4 +1,4 @@
-"""What follows the projections of an attention layer."""
+"""Operators after the projections of an attention layer."""
 
 from __future__ import annotations
 

@@ -288,7 +288,7 @@ def test_svd_of_nan_and_infinity_fails(vectors: bool) -> None:
 
 @pytest.mark.parametrize("upper", [False, True])
 def test_cholesky_reproduces_the_documents_example(upper: bool) -> None:
-    """Of the document of aclnnLinalgCholesky."""
+    """From the document of aclnnLinalgCholesky."""
     published = np.array([[6, -3, 1], [-3, 2, 0], [1, 0, 4]], np.float32)
     given = {"self": published, "upper": upper, "out": np.full((3, 3), 7, np.float32)}
     found = computed("linalg_cholesky", given)["out"]

@@ -38,7 +38,7 @@ def _call(d: D) -> Arguments:
 
 
 def _summed(a: Mapping[str, Any]) -> Any:
-    """As the document of torch_npu computes it."""
+    """Compute as torch_npu's document does."""
     products = wide(a["x1"]).double() @ wide(a["x2"]).double()
     return (products * wide(a["x1Scale"])[..., None] * wide(a["x2Scale"])).sum(0)
 

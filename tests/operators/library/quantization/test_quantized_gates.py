@@ -111,7 +111,7 @@ def numbers(operator: str, name: str, array: Array) -> Array:
 
 
 def static(name: str) -> Arguments:
-    """What makes a call take an offset."""
+    """Changes that give a call an offset."""
     other = {SMOOTH[1]: SMOOTH[0], QUANT[1]: QUANT[0]}.get(name)
     return {other: FACTORS, MODE: "static"} if other else {}
 

@@ -71,7 +71,7 @@ def scale_of(operator: Operator) -> str:
 
 
 def static(operator: Operator) -> dict[str, Any]:
-    """What makes a call one with an offset."""
+    """Changes that give a call an offset."""
     rows = "pertokenScaleOptional" if operator.name in OLD else "x1Scale"
     changed = {scale_of(operator): T(D.UINT64, (N,)), "bias": None, "out": T(D.INT8, (M, N))}
     return changed | ({} if operator.name == "quant_matmul_v3" else {rows: None})

@@ -246,7 +246,7 @@ def test_an_ignored_sample_may_have_any_logarithm_and_one_of_weight_0_a_finite_o
 
 @pytest.mark.parametrize("target", [3, -1])
 def test_a_nonexistent_class_is_an_error(target: int) -> None:
-    """Such classes were ignored, so that training with labels off by one went unnoticed."""
+    """They were ignored, so that training with labels off by one went unnoticed."""
     given = {
         "self": Placed(np.zeros((2, 3), np.float32), "contiguous"),
         "target": Placed(np.array([1, target], np.int64), "contiguous"),

@@ -195,7 +195,7 @@ def _on_950(expected: str, change: Callable[[str], Mapping[str, Any]]) -> Breaki
 
 
 class TestPlainAdam(LibraryTests):
-    """Of an interface that CANN generates."""
+    """aclnnApplyAdam, which CANN generates."""
 
     subject = Subject(
         (BY_NAME["apply_adam"],),

@@ -74,7 +74,7 @@ class TestSignBits(LibraryTests):
     ],
 )
 def test_published_numbers_are_packed(numbers: list[float], size: int, expected: list[list[int]]) -> None:
-    """Of DrivingSDK's document and of that of aclnnSignBitsPack."""
+    """From the documents of DrivingSDK and aclnnSignBitsPack."""
     given = {"self": np.array(numbers, np.float32), "size": size, "out": np.zeros(np.shape(expected), np.uint8)}
     assert computed(PACK, given)["out"].tolist() == expected
 

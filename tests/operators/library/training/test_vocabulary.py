@@ -119,7 +119,7 @@ BREAKS: Mapping[str, Breaking] = {
 
 
 def _without(name: str) -> dict[str, Any]:
-    """Whatever leads to the checks of the softmax's parts."""
+    """Changes that lead to the checks of the softmax's parts."""
     return {"softmaxOptional": None} if name in ("logitsMaxOptional", "sumExpLogitsOptional") else {}
 
 

@@ -1,4 +1,4 @@
-"""How far boxes overlap."""
+"""Overlaps of boxes."""
 
 from __future__ import annotations
 

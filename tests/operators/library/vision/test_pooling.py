@@ -56,7 +56,7 @@ def _rank(operator: Operator) -> int:
 
 
 def _led(a: Mapping[str, Any], size: tuple[int, ...]) -> Any:
-    """What indices lead to the elements of planes or volumes."""
+    """Return the gradients added at their indices in planes or volumes."""
     places, gradients = a["indices"].long().flatten(2), wide(a["gradOutput"]).flatten(2)
     total = torch.zeros(*size[:2], math.prod(size[2:]), dtype=torch.float64)
     return total.scatter_add(2, places, gradients).reshape(size)

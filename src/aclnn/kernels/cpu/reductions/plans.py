@@ -29,7 +29,7 @@ from aclnn.kernels.cpu.reductions.axes import Axes, NotWalkableError, Walked, st
 from aclnn.kernels.cpu.reductions.narrowing import with_short_sums
 from aclnn.kernels.cpu.reductions.passes import REDUCES, Passes
 from aclnn.kernels.cpu.reductions.rewrites import combined, constants, factored, fused, with_moments, with_rests
-from aclnn.kernels.cpu.reductions.sums import Sum
+from aclnn.kernels.cpu.reductions.sums import PER_US, Sum
 from aclnn.kernels.cpu.reductions.words import float32_steps
 from aclnn.kernels.cpu.simd.vector import LANES, WIDE
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, STREAMED_ROW, movers
@@ -51,8 +51,6 @@ FEW_ROWS = 8
 """Minimum number of a task's rows for which values common to all of them are computed once and kept."""
 ALONE = 1 << 12
 """Number of elements up to which the calling thread computes everything."""
-PER_US = 1000
-"""Elements that a thread computes in a microsecond, approximately."""
 _TOGETHER = WIDE * LANES
 
 

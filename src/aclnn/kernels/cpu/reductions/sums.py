@@ -29,7 +29,7 @@ from aclnn.kernels.layouts import whole_lines
 FINISHED = 512
 """Columns for which all partial sums are added before the next columns: the totals stay in the L1 cache."""
 PER_US = 1000
-"""Partial sums that a thread adds in a microsecond, approximately."""
+"""Elements or partial sums that a thread computes in a microsecond, approximately."""
 
 
 @declared

@@ -19,7 +19,7 @@ class RowSteps(ctypes.Structure):
     column: Int64
     """From element to element of a run."""
     task: Int64
-    """Of partial sums, from those of some tasks to those of the next; 0 for a tensor."""
+    """From one task's partial sums to the next's; 0 for a tensor."""
     together: Int64
     """Number of consecutive tasks that add to the same partial sums."""
 

@@ -44,7 +44,7 @@ class Form(NamedTuple):
     """Distance of the first key ahead of the first query."""
     prefix: tuple[int, ...]
     transposed: bool
-    """Whether statistics of packed sequences lie head by head, regardless of their shape."""
+    """True if statistics of packed sequences lie head by head, regardless of their shape."""
 
 
 def _ends(form: Form, which: int) -> list[slice]:

@@ -1,4 +1,4 @@
-"""Where the tokens of samples lie: in tensors of samples, packed, or in pages, with lengths that are tensors."""
+"""Positions of the tokens of samples: in tensors of samples, packed, or in pages, with lengths that are tensors."""
 
 from __future__ import annotations
 

@@ -581,7 +581,7 @@ _PAIRS: Mapping[str, tuple[str, Callable[..., Any], Collection[D]]] = {
     "Xdivy": ("y = x1 / x2, 0 where x1 is 0", lambda x1, x2: np.where(x1 == 0, 0, _wide(x1) / x2), REAL_FLOATING),
     "Xlogy": ("y = x1 * log(x2), 0 where x1 is 0", _logarithms, REAL_FLOATING),
 }
-"""Of each type of two inputs that broadcast: formula, function, data types."""
+"""Formula, function and data types of each type of two inputs that broadcast."""
 PAIRS = {op_type: _of_two(op_type, *each) for op_type, each in _PAIRS.items()}
 
 _SINGLES: Mapping[str, tuple[str, Callable[..., Any], Collection[D]]] = {
@@ -594,7 +594,7 @@ _SINGLES: Mapping[str, tuple[str, Callable[..., Any], Collection[D]]] = {
     "Rint": ("y = x rounded to an integer, halves to an even one", np.rint, REAL_FLOATING),
     "Softsign": ("y = x / (1 + |x|)", lambda x: x / (1 + np.abs(x)), REAL_FLOATING),
 }
-"""Of each type of one input, whose function takes float64: formula, function, data types."""
+"""Formula, float64 function and data types of each type of one input."""
 SINGLES = {
     op_type: _operator(
         op_type,

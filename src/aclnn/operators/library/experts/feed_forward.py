@@ -67,7 +67,7 @@ _ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
     "gelu": lambda x: gelu(x, is_tanh=True),
 }
 _GATES = {"geglu": "gelu", "swiglu": "silu", "reglu": "relu"}
-"""What the right half of columns goes through before it is multiplied by the left."""
+"""Functions of the right half of columns, which is then multiplied by the left."""
 
 
 def _activation(call: Call) -> str:

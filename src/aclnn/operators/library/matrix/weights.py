@@ -52,7 +52,7 @@ _LARGEST = 2**31 - 1
 _GROUP_STEP = 32
 
 _IN_WORDS = {D.INT32: D.INT4, D.FLOAT: D.FLOAT4_E2M1}
-"""What elements hold eight of."""
+"""Data types of eight packed numbers in an element."""
 _FEW = (D.FLOAT4_E2M1, D.FLOAT)
 """Weights of floating-point numbers of four bits."""
 _NZ = "weight_quant_batch_matmul_nz"
@@ -390,7 +390,7 @@ def _packed_format(call: Call) -> str | None:
 
 
 def _in_one(call: Call) -> int:
-    """How many numbers an element of the result holds in the view of it."""
+    """Return how many numbers an element of the result holds."""
     return IN_INT32 if call[_PACKED].dtype in _IN_WORDS else 1
 
 

@@ -67,7 +67,7 @@ class _Names(NamedTuple):
 
 
 _TRANSPOSING = ("transpose", "adj")
-"""How the names of flags begin, of which the first function has none."""
+"""Prefixes of the names of flags, of which the first function has none."""
 _OLD = _Names("scale", "offset", "pertokenScaleOptional")
 _NEW = _Names("x2Scale", "x2Offset", "x1Scale")
 _RESERVED = ("yScale", "x1Offset", "yOffset")
