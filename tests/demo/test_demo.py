@@ -95,7 +95,7 @@ def test_demo_exits_with_1_for_a_wrong_digit(tmp_path: Path, monkeypatch: pytest
     result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
     assert result.exit_code == 1
     assert "✗" in result.stdout
-    assert "is not what it must be" in result.stderr
+    assert "expected the documented digits" in result.stderr
 
 
 def test_the_demo_figure_is_transparent(tmp_path: Path) -> None:

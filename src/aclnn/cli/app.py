@@ -55,7 +55,7 @@ def _root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """The aclnn operators of Ascend CANN, on any machine."""
+    """Run, test and verify Ascend CANN operators without an NPU."""
 
 
 @app.command()
@@ -80,12 +80,12 @@ def info(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="Folder for the figure.")] = Path("demo-output"),
+    out: Annotated[Path, typer.Option("--out", help="Directory for the figure.")] = Path("demo-output"),
     json: JsonOption = None,
 ) -> None:
-    """Run the worked examples of CANN's documents and train a classifier of handwritten digits.
+    """Run CANN's worked examples and train a digit classifier.
 
-    The network's gradients are computed by the operators; the loss curves are drawn.
+    The operators compute the network's gradients; the command draws the loss curves.
     """
     from aclnn.cli import demo as command
     from aclnn.cli.console import exit_status

@@ -57,7 +57,10 @@ def run(out: Path, json: Path | None = None) -> None:
     right = all(dict(example.printed) == got for example, got in examples)
     learned = all(training.test_accuracy >= LEAST_ACCURACY for training in trainings)
     if not (right and learned):
-        console.err.print("aclnn: a worked example or an accuracy is not what it must be", style="red")
+        console.err.print(
+            "aclnn: expected the documented digits and accuracies of at least {LEAST_ACCURACY:.0%}, got others",
+            style="red",
+        )
         raise typer.Exit(1)
 
 

@@ -75,8 +75,8 @@ class _Operators(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in self.commands and _is_plain(args[0]):
-            text = "expected one with a Python function (aclnn run --help)"
-            also = "C programs, aclnn.cann, torch_npu and aclnn verify have it"
+            text = "expected one that aclnn run --help lists"
+            also = "it has no Python function; C programs, aclnn.cann, torch_npu and aclnn verify can call it"
             raise typer.BadParameter(f"operator: {text}, got {args[0]!r}: {also}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -135,7 +135,7 @@ def _with_options(operator: Operator, words: Sequence[str], user_names: dict[str
         if parameter.python_name in user_names:
             raise ValueError(f"{parameter.python_name}: given twice")
         if parameter.kind is Kind.OUTPUT and parameter.python_name not in required:
-            raise ValueError(f"{name}: is an output, expected --out {name}={value}")
+            raise ValueError(f"{name}: expected --out {name}={value} for an output, got {name}={value}")
         user_names[parameter.python_name] = name.removeprefix("--").replace("-", "_") if name.startswith("-") else name
         found += [_option(parameter), value]
     return found

@@ -21,7 +21,7 @@ from aclnn.toolkit.programs import compile_program
 from aclnn.toolkit.trace import Record, read
 
 app = typer.Typer(
-    help="C and C++ programs against the aclnn interfaces, without an NPU.",
+    help="Build and run C and C++ programs without an NPU.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -32,7 +32,7 @@ app = typer.Typer(
 @app.command("build")
 def build_command(
     directory: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="Folder for the tree; by default a cache folder.")
+        Path | None, typer.Argument(metavar="[DIR]", help="Directory for the tree; by default one in the user's cache.")
     ] = None,
     refuse_undefined: Annotated[
         list[Path] | None,
@@ -43,7 +43,7 @@ def build_command(
         ),
     ] = None,
 ) -> None:
-    """Build headers, libraries and set_env.sh, and print their folder."""
+    """Build headers, libraries and set_env.sh, and print their directory."""
     from aclnn.toolkit import absent  # imports every C function, which other commands do not need
 
     with console.exit_status():
@@ -55,7 +55,7 @@ def build_command(
 
 @app.command("path")
 def path_command() -> None:
-    """Print the tree's folder; build the tree first if necessary."""
+    """Print the tree's directory; build the tree first if necessary."""
     with console.exit_status():
         typer.echo(tree.ensure())
 

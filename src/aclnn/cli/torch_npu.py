@@ -17,7 +17,7 @@ from aclnn.cli.programs import TraceOption, execute
 from aclnn.toolkit import running, torch_npu
 
 app = typer.Typer(
-    help="Huawei's torch_npu on this toolkit, without an NPU.",
+    help="Run PyTorch with Huawei's torch_npu without an NPU.",
     invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

@@ -85,7 +85,9 @@ def verify(
     junit: Annotated[Path | None, typer.Option(help="Write the verdicts as JUnit XML; - prints it.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the report as one HTML page; - prints it.")] = None,
 ) -> None:
-    """Verify an output: aclnn verify silu_backward grad_output=dy.npy self=x.npy --actual grad_input=dx.npy.
+    """Compare an operator's output with golden values.
+
+    aclnn verify silu_backward grad_output=dy.npy self=x.npy --actual grad_input=dx.npy
 
     Exit status: 0 pass, 1 failure or error, 2 usage error.
     """
@@ -113,7 +115,7 @@ def verify(
             if cases is None:
                 requests = [_request(operator, words, actual or [], third or [], raw)]
             elif actual or third:
-                raise ValueError("--cases: expected the outputs in the list, not as --actual or --reference")
+                raise ValueError("--cases: expected outputs in the list, got --actual or --reference")
         if cases is not None:
             requests = list(read_cases(cases, operator, words))
         with console.usage():

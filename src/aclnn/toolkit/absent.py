@@ -47,7 +47,7 @@ def undefined_in(objects: Sequence[Path]) -> list[str]:
     """
     nm = shutil.which("nm") if objects else ""
     if nm is None:
-        raise ToolkitError("nm: expected it on PATH (Debian, Ubuntu: apt-get install binutils)")
+        raise ToolkitError("nm: expected an executable on PATH, got none (Debian, Ubuntu: apt-get install binutils)")
     here = {*FUNCTIONS, *(stub.name for stub in STUBS)}
     found = (name for file in objects for name in _undefined(nm, file) if name.startswith("aclnn"))
     return [name for name in dict.fromkeys(found) if name not in here]

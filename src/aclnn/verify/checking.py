@@ -23,7 +23,7 @@ Implementation = Callable[..., Any]
 """Function of inputs and attributes by Python name that returns the output (or all; None if masked out)."""
 
 _IN_CASCADE = "layer_norm_backward"
-_NO_THIRD = "needs a third output (third=, --reference): the same operator elsewhere, such as on a GPU"
+_NO_THIRD = "needs a reference output (third=, --reference), for example a GPU's"
 _NO_EPS = "a norm's backward is verified through forward and backward in cascade: needs the forward's eps (eps=, --eps)"
 
 

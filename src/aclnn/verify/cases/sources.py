@@ -28,7 +28,7 @@ def by_python_name(operator: Operator, values: Mapping[str, Any]) -> dict[str, A
     """
     for name, value in values.items():
         if operator.parameter(name).kind is Kind.OUTPUT:
-            raise ValueError(f"{name}: is an output, expected --actual {name}={value}")
+            raise ValueError(f"{name}: expected --actual {name}={value} for an output, got {name}={value}")
     return operator.by_name(values.items())
 
 
@@ -98,10 +98,10 @@ def read_cases(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator
         yield from read(path, operator, common)
         return
     if path.suffix.lower() not in (".csv", ".json") and path.exists():
-        raise ValueError(f"{path}: expected a .csv or .json list or a directory")
+        raise ValueError(f"{path}: expected a .csv or .json list or a directory, got {path.suffix or 'no suffix'}")
     rows = _rows(path)
     if not rows:
-        raise ValueError(f"{path}: expected at least one case")
+        raise ValueError(f"{path}: expected at least one case, got none")
     if ttk.is_list(rows):
         yield from ttk.cases(path, rows, operator, common)
         return
@@ -130,7 +130,7 @@ def _csv_rows(file: TextIO) -> Iterator[dict[str, Any]]:
 def _json_rows(file: TextIO) -> list[dict[str, Any]]:
     rows = json.load(file, object_pairs_hook=_object)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ValueError("expected a JSON list of objects")
+        raise ValueError(f"expected a JSON list of objects, got {type(rows).__name__}")
     return rows
 
 
@@ -164,7 +164,7 @@ def _directory(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator
     shown = [item for item in path.iterdir() if not item.name.startswith(".")]
     cases = [item for item in shown if item.is_dir() or item.suffix.lower() in io.CONTAINERS]
     if not cases:
-        raise ValueError(f"{path}: expected folders, or {', '.join(io.CONTAINERS)} files, one for each case")
+        raise ValueError(f"{path}: expected a directory or a {', '.join(io.CONTAINERS)} file for each case, got none")
     found = operator_named(operator)
     outputs_of = {name for p in found.outputs for name in (p.name, p.python_name)}
     for case in sorted(cases, key=natural_key):

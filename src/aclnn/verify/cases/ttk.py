@@ -60,7 +60,9 @@ def cases(
             yield request
     if not dumped:
         wanted = " or ".join(sorted(functions))
-        raise ValueError(f"{path}: expected a case of {wanted} with its output next to the list, as --dump writes it")
+        raise ValueError(
+            f"{path}: expected a case of {wanted} with its output next to the list, as --dump writes it, got none"
+        )
 
 
 def _request(
