@@ -88,8 +88,8 @@ def test_every_case_has_edges(case: Case) -> None:
         names += " 0-dim is rejected"
     if any(rejection.check.startswith("4 dimensions: ") for rejection in case.rejected):
         names += " 8 dimensions are rejected"
-    wanted = ("no columns", "no rows", "8 dimensions") if case.reference else ("empty", "0-dim", "dimensions")
-    assert all(name in names for name in wanted)
+    expected = ("no columns", "no rows", "8 dimensions") if case.reference else ("empty", "0-dim", "dimensions")
+    assert all(name in names for name in expected)
     assert bool(case.curves) != bool(case.reference)
 
 

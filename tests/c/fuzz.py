@@ -379,7 +379,7 @@ class Fuzzer:
                 arguments.append(handle)
             elif parameter.kind is Kind.BOOL_ARRAY and value is not None:
                 least = 0.3 if self.mostly or "layer" in operator.name else 0.01  # each mask is a kernel of its own
-                mask = [wanted and self.random.random() > least for wanted in value]
+                mask = [expected and self.random.random() > least for expected in value]
                 handle = self.call("aclCreateBoolArray", (ctypes.c_bool * len(mask))(*mask), len(mask))
                 made.append(("aclBoolArray", handle))
                 arguments.append(handle)

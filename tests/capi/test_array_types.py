@@ -229,11 +229,11 @@ def test_scatter_types_update_a_part_of_a_variable(device: None, op_type: str) -
     """Variants without Nd address rows."""
     way = op_type.removeprefix("Scatter").removeprefix("Nd")
     if op_type.startswith("ScatterNd"):
-        given, wanted = PARTS, scattered(way)
+        given, expected = PARTS, scattered(way)
     else:
-        given, wanted = (np.array([2, 0]), DY[:2]), X.copy()
-        wanted[[2, 0]] = SCATTERED[way](X[[2, 0]], DY[:2])
-    np.testing.assert_allclose(updated(op_type, (X, *given))[0], wanted, rtol=1e-6)
+        given, expected = (np.array([2, 0]), DY[:2]), X.copy()
+        expected[[2, 0]] = SCATTERED[way](X[[2, 0]], DY[:2])
+    np.testing.assert_allclose(updated(op_type, (X, *given))[0], expected, rtol=1e-6)
 
 
 def test_scatter_add_adds_repeated_indices_twice(device: None) -> None:
@@ -270,8 +270,8 @@ def test_adadelta_takes_pytorchs_steps(device: None) -> None:
     for slope in SLOPES:
         numbers = map(one, (0.5, 0.75, 1e-3))
         var, accum, update, *_ = updated("ApplyAdadeltaD", (var, accum, update, *numbers, slope))
-    wanted = steps_of_torch(lambda p: torch.optim.Adadelta(p, 0.5, 0.75, 1e-3))
-    np.testing.assert_allclose(var, wanted, rtol=1e-5, atol=1e-6)
+    expected = steps_of_torch(lambda p: torch.optim.Adadelta(p, 0.5, 0.75, 1e-3))
+    np.testing.assert_allclose(var, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_adamax_takes_pytorchs_steps(device: None) -> None:
@@ -279,16 +279,16 @@ def test_adamax_takes_pytorchs_steps(device: None) -> None:
     for step, slope in enumerate(SLOPES, 1):
         numbers = map(one, (0.5**step, 0.125, 0.5, 0.75, 1e-12))
         var, m, v, *_ = updated("ApplyAdaMaxD", (var, m, v, *numbers, slope))
-    wanted = steps_of_torch(lambda p: torch.optim.Adamax(p, 0.125, (0.5, 0.75), 1e-12))
-    np.testing.assert_allclose(var, wanted, rtol=1e-5, atol=1e-6)
+    expected = steps_of_torch(lambda p: torch.optim.Adamax(p, 0.125, (0.5, 0.75), 1e-12))
+    np.testing.assert_allclose(var, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_adagrad_with_epsilon_takes_pytorchs_steps(device: None) -> None:
     var, accum = START, np.zeros_like(START)
     for slope in SLOPES:
         var, accum, *_ = updated("ApplyAdagradV2D", (var, accum, one(0.5), slope), {"epsilon": 0.25})
-    wanted = steps_of_torch(lambda p: torch.optim.Adagrad(p, 0.5, eps=0.25))
-    np.testing.assert_allclose(var, wanted, rtol=1e-5, atol=1e-6)
+    expected = steps_of_torch(lambda p: torch.optim.Adagrad(p, 0.5, eps=0.25))
+    np.testing.assert_allclose(var, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_centered_rmsprop_takes_pytorchs_steps(device: None) -> None:
@@ -297,8 +297,8 @@ def test_centered_rmsprop_takes_pytorchs_steps(device: None) -> None:
     for slope in SLOPES:
         numbers = map(one, (0.125, 0.75, 0.5, 1e-10))
         var, mg, ms, mom, *_ = updated("ApplyCenteredRMSProp", (var, mg, ms, mom, *numbers, slope))
-    wanted = steps_of_torch(lambda p: torch.optim.RMSprop(p, 0.125, 0.75, 1e-10, momentum=0.5, centered=True))
-    np.testing.assert_allclose(var, wanted, rtol=1e-4, atol=1e-4)
+    expected = steps_of_torch(lambda p: torch.optim.RMSprop(p, 0.125, 0.75, 1e-10, momentum=0.5, centered=True))
+    np.testing.assert_allclose(var, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_amsgrad_takes_pytorchs_steps(device: None) -> None:
@@ -307,14 +307,14 @@ def test_amsgrad_takes_pytorchs_steps(device: None) -> None:
     for step, slope in enumerate(SLOPES, 1):
         numbers = map(one, (0.5**step, 0.75**step, 0.125, 0.5, 0.75, 1e-12))
         var, m, v, most, *_ = updated("ApplyAdamWithAmsgradV2", (var, m, v, most, *numbers, slope))
-    wanted = steps_of_torch(lambda p: torch.optim.Adam(p, 0.125, (0.5, 0.75), 1e-12, amsgrad=True))
-    np.testing.assert_allclose(var, wanted, rtol=1e-4, atol=1e-5)
+    expected = steps_of_torch(lambda p: torch.optim.Adam(p, 0.125, (0.5, 0.75), 1e-12, amsgrad=True))
+    np.testing.assert_allclose(var, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_proximal_adagrad_without_norms_is_adagrad(device: None) -> None:
     var, accum = updated("ApplyProximalAdagradD", (START, SLOPES[1] ** 2, *map(one, (0.5, 0, 0)), SLOPES[0]))[:2]
-    wanted = START - 0.5 * SLOPES[0] / np.sqrt(SLOPES[1] ** 2 + SLOPES[0] ** 2)
-    np.testing.assert_allclose(var, wanted, rtol=1e-5, atol=1e-6)
+    expected = START - 0.5 * SLOPES[0] / np.sqrt(SLOPES[1] ** 2 + SLOPES[0] ** 2)
+    np.testing.assert_allclose(var, expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(accum, SLOPES[1] ** 2 + SLOPES[0] ** 2, rtol=1e-6)
 
 
@@ -343,8 +343,8 @@ def test_lamb_takes_the_step_of_its_definition(device: None) -> None:
     given = slope, v, m, START, *numbers
     assert call("LambApplyOptimizerAssign", given, [out]) == 0, recent_error()
     np.testing.assert_allclose(out, step, rtol=1e-5, atol=1e-6)
-    for found, wanted in zip(updated("LambApplyOptimizerAssign", given)[1:3], moved, strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    for found, expected in zip(updated("LambApplyOptimizerAssign", given)[1:3], moved, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("of_weights", "ratio"), [(3.0, 1.5), (0.0, 1.0)])

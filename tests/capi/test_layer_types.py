@@ -252,8 +252,8 @@ def test_sgd_takes_pytorchs_steps(device: None, nesterov: bool) -> None:
     for slope in SLOPES:
         given = (var, slope, one(0.5), accum, one(0.75), stat)
         var, _, _, accum, _, stat = updated("SGD", given, numbers)
-    wanted = steps_of_torch(lambda p: torch.optim.SGD(p, 0.5, 0.75, weight_decay=0.125, nesterov=nesterov))
-    np.testing.assert_allclose(var, wanted, rtol=1e-5, atol=1e-6)
+    expected = steps_of_torch(lambda p: torch.optim.SGD(p, 0.5, 0.75, weight_decay=0.125, nesterov=nesterov))
+    np.testing.assert_allclose(var, expected, rtol=1e-5, atol=1e-6)
     assert not stat.any()
 
 
@@ -263,8 +263,8 @@ def test_momentum_takes_pytorchs_steps(device: None, nesterov: bool) -> None:
     for slope in SLOPES:
         given = (var, accum, one(0.5), slope, one(0.75))
         var, accum, *_ = updated("ApplyMomentum", given, {"use_nesterov": nesterov})
-    wanted = steps_of_torch(lambda p: torch.optim.SGD(p, 0.5, 0.75, nesterov=nesterov))
-    np.testing.assert_allclose(var, wanted, rtol=1e-5, atol=1e-6)
+    expected = steps_of_torch(lambda p: torch.optim.SGD(p, 0.5, 0.75, nesterov=nesterov))
+    np.testing.assert_allclose(var, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_adam_updates_its_state_in_place(device: None) -> None:
@@ -273,8 +273,8 @@ def test_adam_updates_its_state_in_place(device: None) -> None:
         powers = one(0.5**step), one(0.75**step)
         numbers = (*powers, *map(one, (0.125, 0.5, 0.75, 1e-8)))
         var, m, v, *_ = updated("ApplyAdam", (var, m, v, *numbers, slope))
-    wanted = steps_of_torch(lambda p: torch.optim.Adam(p, 0.125, (0.5, 0.75)))
-    np.testing.assert_allclose(var, wanted, rtol=1e-5, atol=1e-6)
+    expected = steps_of_torch(lambda p: torch.optim.Adam(p, 0.125, (0.5, 0.75)))
+    np.testing.assert_allclose(var, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_rmsprop_takes_pytorchs_steps(device: None) -> None:
@@ -283,8 +283,8 @@ def test_rmsprop_takes_pytorchs_steps(device: None) -> None:
     for slope in SLOPES:
         numbers = map(one, (0.125, 0.75, 0.5, 1e-12))
         var, ms, mom, *_ = updated("ApplyRMSProp", (var, ms, mom, *numbers, slope))
-    wanted = steps_of_torch(lambda p: torch.optim.RMSprop(p, 0.125, 0.75, 1e-12, momentum=0.5))
-    np.testing.assert_allclose(var, wanted, rtol=1e-4, atol=1e-5)
+    expected = steps_of_torch(lambda p: torch.optim.RMSprop(p, 0.125, 0.75, 1e-12, momentum=0.5))
+    np.testing.assert_allclose(var, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_adagrad_takes_pytorchs_steps(device: None) -> None:

@@ -411,10 +411,10 @@ def test_types_for_private_formats_take_ordinary_ones(device: None, op_type: str
     torch = pytest.importorskip("torch")
     inputs, attributes, formula = PRIVATE[op_type]
     given = [torch.tensor(each.values if isinstance(each, OnHost) else each) for each in inputs]
-    wanted = (getattr(torch, formula) if isinstance(formula, str) else formula)(*given).numpy()
-    out = np.empty(wanted.shape, wanted.dtype)
+    expected = (getattr(torch, formula) if isinstance(formula, str) else formula)(*given).numpy()
+    out = np.empty(expected.shape, expected.dtype)
     assert call(op_type, inputs, [out], attributes) == 0, recent_error()
-    np.testing.assert_allclose(out, wanted, rtol=2e-6, atol=1e-6)
+    np.testing.assert_allclose(out, expected, rtol=2e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
@@ -436,14 +436,14 @@ def test_adam_by_type_takes_pytorchs_steps(device: None, nesterov: bool) -> None
             recent_error()
         )
         found = optimizer.state[parameter]
-        wanted, m, v = (each.detach().numpy() for each in (parameter, found["exp_avg"], found["exp_avg_sq"]))
+        expected, m, v = (each.detach().numpy() for each in (parameter, found["exp_avg"], found["exp_avg_sq"]))
         if nesterov:
-            wanted = before.numpy() + (wanted - before.numpy()) * (0.5 * m + 0.5 * gradient) / m
-        for got, each in zip(outputs, (wanted, m, v), strict=True):
+            expected = before.numpy() + (expected - before.numpy()) * (0.5 * m + 0.5 * gradient) / m
+        for got, each in zip(outputs, (expected, m, v), strict=True):
             np.testing.assert_allclose(got, each, rtol=1e-5, atol=1e-6)
-        state = [wanted.astype(np.float32), m.astype(np.float32), v.astype(np.float32)]
+        state = [expected.astype(np.float32), m.astype(np.float32), v.astype(np.float32)]
         with torch.no_grad():
-            parameter.copy_(torch.tensor(wanted))
+            parameter.copy_(torch.tensor(expected))
 
 
 CUBE = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
@@ -457,12 +457,12 @@ def test_masked_fill_range_fills_each_sample(device: None, axis: int, filled: An
     start, end = np.array([[0, 2], [1, 0]], np.int32), np.array([[1, 9], [1, 0]], np.int32)
     if axis < 2:
         start, end = start[:, :1], end[:, :1]
-    wanted, out = CUBE.copy(), np.empty_like(CUBE)
+    expected, out = CUBE.copy(), np.empty_like(CUBE)
     for part in filled if isinstance(filled, list) else [filled]:
-        wanted[part] = -1
+        expected[part] = -1
     inputs = (CUBE, start, end, np.array([-1, -2], np.int32))
     assert call("MaskedFillRange", inputs, [out], {"axis": axis}) == 0, recent_error()
-    np.testing.assert_array_equal(out, wanted)
+    np.testing.assert_array_equal(out, expected)
     assert call("MaskedFillRange", (CUBE[:1].copy(), *inputs[1:]), [out[:1].copy()], {"axis": 5}) == 161002
 
 
@@ -590,16 +590,16 @@ def test_lstm_by_type_obeys_direction_and_sequence_mask(device: None, direction:
     for at, length in enumerate(lengths):
         y, _ = lstm(x[:length, at].flip(flipped), (h[:, at], c[:, at]))
         found.append(torch.nn.functional.pad(y.flip(flipped), (0, 0, 0, 3 - length)))
-    wanted = torch.stack(found, 1)
-    dy = torch.randn_like(wanted)
-    gradients = torch.autograd.grad(wanted, (*lstm.parameters(), x, h, c), dy)
+    expected = torch.stack(found, 1)
+    dy = torch.randn_like(expected)
+    gradients = torch.autograd.grad(expected, (*lstm.parameters(), x, h, c), dy)
     given = [tensor.detach().numpy() for tensor in (x, h, c)]
     matrices = [np.ascontiguousarray(each.detach().numpy().T) for each in lstm.parameters()]
     weights, bias, zeros = np.concatenate(matrices[:2]), matrices[2] + matrices[3], np.zeros((1, 3, hidden), np.float32)
     mask = np.repeat((np.arange(3)[:, None] < lengths)[..., None], hidden, 2).astype(np.float32)
     attributes, kept = {"gate_order": "ifjo", "direction": direction}, [np.empty_like(mask) for _ in range(8)]
     assert call("DynamicRNN", (given[0], weights, bias, mask, *given[1:]), kept, attributes) == 0, recent_error()
-    np.testing.assert_allclose(kept[0], wanted.detach().numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(kept[0], expected.detach().numpy(), rtol=1e-5, atol=1e-6)
     inputs = (given[0], weights, bias, kept[0], *given[1:], *kept[1:3], dy.numpy(), zeros, zeros, *kept[3:], mask)
     outputs = [np.empty_like(each) for each in (weights, bias, *given)]
     assert call("DynamicRNNGrad", inputs, outputs, attributes) == 0, recent_error()

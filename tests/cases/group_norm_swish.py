@@ -247,7 +247,7 @@ def _gradient_mixed(draw: st.DrawFn, product: Product, arguments: Arguments) -> 
 
 def _unwritten(arguments: Arguments) -> frozenset[str]:
     required = {"dgammaOut": arguments["dgammaIsRequire"], "dbetaOut": arguments["dbetaIsRequire"]}
-    return frozenset(name for name, wanted in required.items() if not wanted)
+    return frozenset(name for name, expected in required.items() if not expected)
 
 
 GROUP_NORM_SWISH_GRAD = Case(

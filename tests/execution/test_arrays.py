@@ -481,9 +481,9 @@ def test_unrequested_gradients_are_none_and_unwritten() -> None:
             results = aclnn.layer_norm_backward(
                 DY, X, (4,), X.mean(1), np.ones(3, np.float32), output_mask=mask, out=given
             )
-            for wanted, out, result in zip(mask, given, results, strict=True):
-                assert result is (out if wanted else None)
-                assert (out == 7).all() != wanted
+            for expected, out, result in zip(mask, given, results, strict=True):
+                assert result is (out if expected else None)
+                assert (out == 7).all() != expected
                 out[...] = 7
             assert [
                 r is not None

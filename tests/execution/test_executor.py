@@ -276,11 +276,11 @@ def test_many_threads_prepare_and_run_their_own() -> None:
     def work(seed: int) -> None:
         for case in (CASE_BY_NAME["silu_backward"], LAYER_NORM):
             for rows, columns in ((3, 5), (200, 300)):
-                first, mine = prepared(case, rows, columns, seed)
+                first, actual = prepared(case, rows, columns, seed)
                 run(first)
                 again, other = prepared(case, rows, columns, seed)
                 run(again)
-                assert outputs(case, mine) == outputs(case, other)
+                assert outputs(case, actual) == outputs(case, other)
 
     with ThreadPoolExecutor(8) as threads:
         for future in [threads.submit(work, seed) for seed in range(24)]:

@@ -458,8 +458,8 @@ class LibraryTests:
         if "check" in metafunc.fixturenames:
             metafunc.parametrize(("operator", "check", "title", "name"), [*self.subject.rows()])
         elif "operator" in metafunc.fixturenames:
-            apart = self.subject.elsewhere if "layout" in metafunc.fixturenames else ()
-            operators = [operator for operator in self.subject.operators if operator.name not in apart]
+            excluded = self.subject.elsewhere if "layout" in metafunc.fixturenames else ()
+            operators = [operator for operator in self.subject.operators if operator.name not in excluded]
             metafunc.parametrize("operator", operators, ids=lambda operator: operator.name)
 
     def test_every_check_rejects(self, operator: Operator, check: Any, title: str, name: str) -> None:

@@ -375,13 +375,13 @@ def ada_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> di
     scaled = dy * (1 + scale)
     dx, size, dw, db = gradients(scaled, x, mean, rstd, w, (2,))
     weighted = (x - mean) * rstd * w
-    wanted = outputs.get("gradInputOut")
-    of_samples = sums_beside(wanted, scale.shape, gradScaleOut=dy * (weighted + b), gradShiftOut=dy)
-    size_of_scale = sums_beside(wanted, scale.shape, terms=abs(dy) * (abs(weighted) + abs(b)))["terms"][1]
+    expected = outputs.get("gradInputOut")
+    of_samples = sums_beside(expected, scale.shape, gradScaleOut=dy * (weighted + b), gradShiftOut=dy)
+    size_of_scale = sums_beside(expected, scale.shape, terms=abs(dy) * (abs(weighted) + abs(b)))["terms"][1]
     found = {
         "gradInputOut": (dx, size, size),
         **of_samples,
         "gradScaleOut": (of_samples["gradScaleOut"][0], size_of_scale),
-        **sums_beside(wanted, (1, 1, x.shape[2]), gradWeightOut=dw, gradBiasOut=db),
+        **sums_beside(expected, (1, 1, x.shape[2]), gradWeightOut=dw, gradBiasOut=db),
     }
     return rounded(found, outputs)

@@ -95,8 +95,8 @@ def check_outputs_given(mesh: Any) -> None:
         A.layer_norm.out(x_, [12], weight_, out=rows, mean=mean, rstd=rstd)
         assert out.placements == rows.placements == (other,)
         assert torch.equal(whole(out), A.silu(x))
-        for mine, expected in zip((rows, mean, rstd), A.layer_norm(x, [12], weight), strict=True):
-            assert torch.equal(whole(mine), expected)
+        for actual, expected in zip((rows, mean, rstd), A.layer_norm(x, [12], weight), strict=True):
+            assert torch.equal(whole(actual), expected)
         assert A.inplace_hardswish(x_) is x_
         assert x_.placements == (placement,)
         assert torch.equal(whole(x_), A.hardswish(x))
@@ -111,17 +111,17 @@ def check_layer_norm(mesh: Any) -> None:
         dx_, dy_ = (distribute_tensor(tensor, mesh, [placement]) for tensor in (x, dy))
         parameters = [distribute_tensor(tensor, mesh, [Replicate()]) for tensor in (weight, bias)]
         got = A.layer_norm(dx_, [12], *parameters)
-        for mine, other in zip(got, (out, mean, rstd), strict=True):
-            assert torch.equal(whole(mine), other)
+        for actual, other in zip(got, (out, mean, rstd), strict=True):
+            assert torch.equal(whole(actual), other)
         rows = placement if placement in (Shard(0), Shard(1)) else Replicate()
         statistics = [distribute_tensor(tensor, mesh, [rows]) for tensor in (mean, rstd)]
         for mask in itertools.product([False, True], repeat=3):
             expected = A.layer_norm_backward(dy, x, [12], mean, rstd, weight, bias, list(mask))
             shares = A.layer_norm_backward(dy_, dx_, [12], *statistics, *parameters, list(mask))
-            for mine, other, wanted in zip(shares, expected, mask, strict=True):
-                assert (mine is None) == (not wanted)
+            for actual, other, wanted in zip(shares, expected, mask, strict=True):
+                assert (actual is None) == (not wanted)
                 if wanted:
-                    torch.testing.assert_close(whole(mine), other)
+                    torch.testing.assert_close(whole(actual), other)
     # Another normalised shape over the same tensors must not reuse the rule made for the first.
     got = A.layer_norm(distribute_tensor(x, mesh, [Shard(1)]), [4, 12])
     assert torch.equal(whole(got[0]), A.layer_norm(x, [4, 12])[0])
@@ -134,12 +134,12 @@ def check_rms_norm(mesh: Any) -> None:
     for placement in (Shard(0), Shard(1), Shard(2), Replicate()):
         x_, dy_ = (distribute_tensor(tensor, mesh, [placement]) for tensor in (x, dy))
         weight_ = distribute_tensor(weight, mesh, [Replicate()])
-        for mine, other in zip(A.rms_norm(x_, weight_), (out, rstd), strict=True):
-            assert torch.equal(whole(mine), other)
+        for actual, other in zip(A.rms_norm(x_, weight_), (out, rstd), strict=True):
+            assert torch.equal(whole(actual), other)
         rows = placement if placement in (Shard(0), Shard(1)) else Replicate()
         shares = A.rms_norm_grad(dy_, x_, distribute_tensor(rstd, mesh, [rows]), weight_)
-        for mine, other in zip(shares, gradients, strict=True):
-            torch.testing.assert_close(whole(mine), other)
+        for actual, other in zip(shares, gradients, strict=True):
+            torch.testing.assert_close(whole(actual), other)
 
 
 class Block(torch.nn.Module):

@@ -243,8 +243,8 @@ def check_layer_norm() -> None:
             if not any(mask):
                 continue
             outs = [
-                np.full(size, np.nan, kind) if wanted else None
-                for wanted, size, kind in zip(mask, (shape, (n,), (n,)), (dtype, TYPES[0], TYPES[0]), strict=True)
+                np.full(size, np.nan, kind) if expected else None
+                for expected, size, kind in zip(mask, (shape, (n,), (n,)), (dtype, TYPES[0], TYPES[0]), strict=True)
             ]
             inputs = (dy, x, mean, rstd, weight)
             plan = kernels.layer_norm_backward(tuple(map(layout, inputs)), tuple(map(layout, outs)), normalized, "cuda")
@@ -410,8 +410,8 @@ def check_layer_norm_outputs_overlapping() -> None:
         plan.run(list(map(address, inputs)), list(map(address, outs)), address(workspace))
         return memory
 
-    apart = written("cuda", (0, (30, 20), (20, 1)), (600, (20,), (1,)), (620, (20,), (1,)))
-    dx, dw, db = apart[:600].reshape(30, 20), apart[600:620], apart[620:640]
+    written_separately = written("cuda", (0, (30, 20), (20, 1)), (600, (20,), (1,)), (620, (20,), (1,)))
+    dx, dw, db = written_separately[:600].reshape(30, 20), written_separately[600:620], written_separately[620:640]
     for views in (
         ((0, (30, 20), (1, 1)), (700, (20,), (0,)), (720, (20,), (1,))),
         ((0, (30, 20), (0, 1)), (10, (20,), (1,)), (25, (20,), (1,))),
@@ -470,8 +470,10 @@ def check_layer_norm_forward() -> None:
         plan.run([address(rows), 0, 0], list(map(address, outs)), 0)
         return outs
 
-    together, apart = forward(x), [forward(row) for row in x[:, None]]
-    assert all(same(got, np.concatenate(parts)) for got, parts in zip(together, zip(*apart, strict=True), strict=True))
+    together, single_rows = forward(x), [forward(row) for row in x[:, None]]
+    assert all(
+        same(got, np.concatenate(parts)) for got, parts in zip(together, zip(*row_by_row, strict=True), strict=True)
+    )
     x, mean, rstd = np.empty((3, 0), np.float32), np.full(3, 7, np.float32), np.zeros(3, np.float32)
     plan = kernels.layer_norm((layout(x), None, None), (layout(x), layout(mean), layout(rstd)), 1, 1e-5)
     plan.run([address(x), 0, 0], [address(x), address(mean), address(rstd)], 0)
@@ -496,9 +498,9 @@ def check_rms_norm() -> None:
             x[0] *= np.float32(1e30)  # squares overflow
             x[1] *= np.float32(1e-30)
         y, rstd = np.full((m, n), np.nan, dtype), np.full((m, 1), np.nan, np.float32)
-        given, wanted = (x, weight, None), (y, None, rstd)
-        plan = kernels.layer_norm(tuple(map(layout, given)), tuple(map(layout, wanted)), 1, 1e-6, centred=False)
-        planned(plan, given, wanted)
+        given, expected = (x, weight, None), (y, None, rstd)
+        plan = kernels.layer_norm(tuple(map(layout, given)), tuple(map(layout, expected)), 1, 1e-6, centred=False)
+        planned(plan, given, expected)
         wide, g = x.astype(np.float64), dy.astype(np.float64) * weight.astype(np.float64)
         scale = 1.0 / np.sqrt(np.square(wide).mean(1, keepdims=True) + 1e-6)
         tolerance = 2 * float(ml_dtypes.finfo(dtype).eps)

@@ -409,8 +409,8 @@ def test_two_threads_that_ask_first_for_one_formula_both_get_it(monkeypatch: pyt
 def test_a_narrow_operand_with_gaps_as_wide_as_the_other_was_read_as_contiguous(narrow: np.dtype[Any]) -> None:
     """Every second float16 has the stride of contiguous float32."""
     rng = np.random.default_rng(6)
-    dy, apart = rng.normal(size=100).astype(np.float32), np.full(200, np.nan, narrow)
-    x = apart[::2]
+    dy, storage = rng.normal(size=100).astype(np.float32), np.full(200, np.nan, narrow)
+    x = storage[::2]
     x[...] = rng.normal(size=100)
     np.testing.assert_array_equal(aclnn.gelu_backward_v2(dy, x), aclnn.gelu_backward_v2(dy, x.copy()))
 
@@ -422,11 +422,11 @@ def test_products_with_a_number_of_float32_are_correctly_rounded(dtype: np.dtype
     x = np.arange(65536, dtype=np.uint16).view(dtype)
     wide, number = x.astype(np.float64), float(np.float32(slope))
     with np.errstate(all="ignore"):
-        wanted = np.where(wide > 0.0, wide, wide * number)
-        rounded = round_to_odd(wanted).astype(dtype)
+        expected = np.where(wide > 0.0, wide, wide * number)
+        rounded = round_to_odd(expected).astype(dtype)
     got, given = np.empty_like(x), Layout(D.of_numpy(dtype), x.shape, (1,))
     kernels.elementwise(leaky_relu_forward, (given,), (given,), (number,)).run([x.ctypes.data], [got.ctypes.data], 0)
-    nan = np.isnan(wanted)
+    nan = np.isnan(expected)
     np.testing.assert_array_equal(bits(got)[~nan], bits(rounded)[~nan])
     assert np.isnan(got.astype(np.float32)[nan]).all()
 

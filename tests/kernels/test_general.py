@@ -153,8 +153,10 @@ def test_one_operation_is_rounded_once_in_lanes_of_any_type(dtype: np.dtype[Any]
     with np.errstate(all="ignore"):
         a, b = x.astype(np.float64), y.astype(np.float64)
         exact = np.where(a > p, a + b, -b), np.abs(a - p), a * b, np.where(a == a, p, b / a), a * -b
-        for out, wanted in zip(outs, exact, strict=True):
-            np.testing.assert_array_equal(out.astype(np.float64), rounded(wanted, D.of_numpy(dtype)).astype(np.float64))
+        for out, expected in zip(outs, exact, strict=True):
+            np.testing.assert_array_equal(
+                out.astype(np.float64), rounded(expected, D.of_numpy(dtype)).astype(np.float64)
+            )
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def gradients(
     assert x is not None
     shapes = (x.shape, x.shape[x.ndim - dims :], x.shape[x.ndim - dims :])
     outputs = tuple(
-        np.full(shape, np.nan, x.dtype) if wanted else None for shape, wanted in zip(shapes, mask, strict=True)
+        np.full(shape, np.nan, x.dtype) if expected else None for shape, expected in zip(shapes, mask, strict=True)
     )
     Plan(inputs, outputs, dims).run()
     return outputs[0], outputs[1], outputs[2]
@@ -343,9 +343,9 @@ def test_a_row_in_doubt_leaves_its_neighbours_alone(n: int, gap: int, dtype: Any
     rstd[200:] = 1000.0
     alone = [gradients((dy[k : k + 1], x[k : k + 1], mean[k : k + 1], rstd[k : k + 1], weight)) for k in range(260)]
     if gap:
-        apart = np.empty((2, 26, 10 + gap, n), dtype)[:, :, :10]
-        apart[0], apart[1] = dy.reshape(26, 10, n), x.reshape(26, 10, n)
-        inputs = (*apart, mean.reshape(26, 10), rstd.reshape(26, 10), weight)
+        strided = np.empty((2, 26, 10 + gap, n), dtype)[:, :, :10]
+        strided[0], strided[1] = dy.reshape(26, 10, n), x.reshape(26, 10, n)
+        inputs = (*strided, mean.reshape(26, 10), rstd.reshape(26, 10), weight)
     dx, dw, db = gradients(inputs)
     assert np.array_equal(bits(dx.reshape(260, n)), bits(np.concatenate([one[0] for one in alone])))
     assert_exact((dx.reshape(260, n), dw, db), (dy, x, mean, rstd, weight), n)
@@ -449,23 +449,23 @@ def test_any_layout_data_type_and_mask_gives_the_same_bits(data: st.DataObject) 
         inputs[4] = None
     columns = draw(st.sampled_from([inner, (n,)]))
     outputs = [view(draw, shape, draw(dtype), None) for shape in (outer + inner, columns, columns)]
-    wanted = [output.array if flag else None for output, flag in zip(outputs, mask, strict=True)]
+    expected = [output.array if flag else None for output, flag in zip(outputs, mask, strict=True)]
     threads.set_threads(draw(st.integers(1, 3)))
     before = [None if array is None else bits(array) for array in inputs]
-    Plan(tuple(inputs), tuple(wanted), len(inner)).run()
+    Plan(tuple(inputs), tuple(expected), len(inner)).run()
     for array, old in zip(inputs, before, strict=True):
         assert array is None or np.array_equal(bits(array), old)
-    assert_exact((wanted[0], wanted[1], wanted[2]), tuple(inputs), n)
+    assert_exact((expected[0], expected[1], expected[2]), tuple(inputs), n)
     # The same bits as from contiguous float32 copies of the inputs.
     plain = tuple(None if array is None else np.array(array, np.float32, order="C") for array in inputs)
     whole = gradients(plain, mask, len(inner))
     with np.errstate(over="ignore"):
-        if wanted[0] is not None:
-            assert np.array_equal(bits(whole[0].astype(wanted[0].dtype)), bits(wanted[0]))
-        for got, value in ((wanted[1], whole[1]), (wanted[2], whole[2])):
+        if expected[0] is not None:
+            assert np.array_equal(bits(whole[0].astype(expected[0].dtype)), bits(expected[0]))
+        for got, value in ((expected[1], whole[1]), (expected[2], whole[2])):
             if got is not None and got.dtype == np.float32:
                 assert np.array_equal(bits(value.ravel()), bits(got.ravel()))
-    for output, array in zip(outputs, wanted, strict=True):
+    for output, array in zip(outputs, expected, strict=True):
         if array is not None:
             array[...] = np.nan
         assert np.isnan(output.storage.astype(np.float32)).all()
@@ -523,8 +523,8 @@ def test_short_rows_in_sets_give_the_bits_of_groups(n: int, dtype: Any, mask: tu
     uneven = tuple(np.empty((10, 33, n), dtype)[:, :31] for _ in range(2))
     uneven[0][...], uneven[1][...] = dy.reshape(10, 31, n), x.reshape(10, 31, n)
     whole = gradients((dy, x, mean, rstd, weight), mask)
-    apart = gradients((*uneven, mean.reshape(10, 31), rstd.reshape(10, 31), weight), mask)
-    for got, value in zip(whole, apart, strict=True):
+    uneven_rows = gradients((*uneven, mean.reshape(10, 31), rstd.reshape(10, 31), weight), mask)
+    for got, value in zip(whole, uneven_rows, strict=True):
         assert got is None or np.array_equal(bits(got.ravel()), bits(value.ravel()))
     if mask[0]:
         few = gradients((dy[60:260:2], x[60:260:2], mean[60:260:2], rstd[60:260:2], weight), (True, False, False))[0]

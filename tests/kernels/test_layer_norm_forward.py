@@ -211,11 +211,11 @@ def test_rows_of_a_task_share_weights_and_nothing_else(dtype: np.dtype[Any], n: 
         (aclnn.rms_norm, {"weight": weight}),
         (aclnn.ada_layer_norm, {"scale": scale[None], "shift": shift[None], "weight": weight, "bias": bias}),
     ):
-        together, apart = norm(x, **given), [norm(row, **given) for row in x[:, None]]
+        together, row_by_row = norm(x, **given), [norm(row, **given) for row in x[:, None]]
         if isinstance(together, np.ndarray):
-            together, apart = (together,), [(out,) for out in apart]
-        for got, wanted in zip(together, zip(*apart, strict=True), strict=True):
-            np.testing.assert_array_equal(got.astype(np.float32), np.concatenate(wanted).astype(np.float32))
+            together, row_by_row = (together,), [(out,) for out in row_by_row]
+        for got, expected in zip(together, zip(*row_by_row, strict=True), strict=True):
+            np.testing.assert_array_equal(got.astype(np.float32), np.concatenate(expected).astype(np.float32))
 
 
 @pytest.mark.parametrize("columns", [1, 16, 37])

@@ -39,16 +39,16 @@ def test_layouts_that_share_a_byte_overlap() -> None:
     for _ in range(3000):
         read, written = ([some_layout(rng) for _ in range(3)] for _ in range(2))
         inputs, outputs = rng.integers(100, 112, (2, 3)).tolist()
-        alike = {(i, k) for i, k in product(range(3), repeat=2) if rng.random() < 0.3}
+        in_place = {(i, k) for i, k in product(range(3), repeat=2) if rng.random() < 0.3}
         expected = {
             i
             for i, layout in enumerate(read)
             for k, target in enumerate(written)
             if layout is not None and target is not None
             if bytes_of(inputs[i], layout) & bytes_of(outputs[k], target)
-            if not ((i, k) in alike and inputs[i] == outputs[k])
+            if not ((i, k) in in_place and inputs[i] == outputs[k])
         }
-        assert set(Overlaps(read, written, alike).among(inputs, outputs)) == expected
+        assert set(Overlaps(read, written, in_place).among(inputs, outputs)) == expected
 
 
 def test_a_copy_stands_in_for_what_will_be_overwritten() -> None:

@@ -164,12 +164,12 @@ def test_outliers_in_any_number_have_the_formulas_results_wherever_they_lie(
             far = np.abs(operands[int(factors[-1]) if factors[-1] != "A" else -2]) > 11
             if numbers:
                 far &= operands[-2] < numbers[0]
-            for mine, other in zip(ours, exact, strict=True):
-                np.testing.assert_array_equal(mine[far], other[far])
-                np.testing.assert_allclose(mine, other, rtol=2.6 * 2.0**-23)
+            for actual, other in zip(ours, exact, strict=True):
+                np.testing.assert_array_equal(actual[far], other[far])
+                np.testing.assert_allclose(actual, other, rtol=2.6 * 2.0**-23)
             in_place = run(formula, operands[: len(ours)], operands, *numbers)
-            for mine, other in zip(in_place, ours, strict=True):
-                np.testing.assert_array_equal(mine, other)
+            for actual, other in zip(in_place, ours, strict=True):
+                np.testing.assert_array_equal(actual, other)
     finally:
         threads.set_threads(before)
 

@@ -142,8 +142,8 @@ def run(case: Case, inputs: Sequence[Array], outputs: Sequence[Array | None]) ->
     assert not isinstance(plan, ReductionPlan)
     workspace = np.full(plan.workspace_bytes + 64, 0xA5, np.uint8)
     aligned = workspace.ctypes.data + -workspace.ctypes.data % 64
-    wanted = [array.ctypes.data for array in outputs if array is not None]
-    plan.run([array.ctypes.data for array in inputs], wanted, aligned)
+    expected = [array.ctypes.data for array in outputs if array is not None]
+    plan.run([array.ctypes.data for array in inputs], expected, aligned)
 
 
 def random_inputs(case: Case, dtype: np.dtype[Any], seed: int = 0) -> list[Array]:
@@ -293,15 +293,15 @@ VARIED = ["softmax", "softmax dim 1", "softmax of short rows", "layer norm gradi
 @given(st.data(), st.sampled_from(VARIED))
 def test_every_layout_gives_the_same_bits_and_touches_nothing_else(data: Any, name: str) -> None:
     case, dtype = CASES[name], np.dtype(np.float32)
-    given_, wanted = random_inputs(case, dtype), fresh(case, dtype)
-    run(case, given_, wanted)
+    given_, expected = random_inputs(case, dtype), fresh(case, dtype)
+    run(case, given_, expected)
     inputs, outputs = [], []
     for array in given_:
         inputs.append(Guarded(D.FLOAT, array.shape, data.draw(strides(array.shape, overlap=False))).fill(array))
-    for array in wanted:
+    for array in expected:
         outputs.append(Guarded(D.FLOAT, array.shape, data.draw(strides(array.shape, overlap=False))))
     run(case, [view.array for view in inputs], [view.array for view in outputs])
-    for got, want in zip(outputs, wanted, strict=True):
+    for got, want in zip(outputs, expected, strict=True):
         np.testing.assert_array_equal(got.array, want)
         assert got.unchanged_outside()
     assert all(view.unchanged() for view in inputs)
@@ -311,15 +311,15 @@ def test_every_layout_gives_the_same_bits_and_touches_nothing_else(data: Any, na
 @pytest.mark.parametrize("shift", [0, 1, -3])
 def test_outputs_over_inputs_are_as_if_the_inputs_had_been_read_before(name: str, shift: int) -> None:
     case, dtype = CASES[name], np.dtype(np.float32)
-    inputs, wanted = random_inputs(case, dtype), fresh(case, dtype)
-    run(case, inputs, wanted)
+    inputs, expected = random_inputs(case, dtype), fresh(case, dtype)
+    run(case, inputs, expected)
     storage = np.zeros(inputs[0].size + 8, dtype)
     inputs[0] = storage[4 : 4 + inputs[0].size].reshape(inputs[0].shape)
     inputs[0][...] = random_inputs(case, dtype)[0]
     outputs = fresh(case, dtype)
     outputs[0] = storage[4 + shift : 4 + shift + inputs[0].size].reshape(inputs[0].shape)
     run(case, inputs, outputs)
-    for got, want in zip(outputs, wanted, strict=True):
+    for got, want in zip(outputs, expected, strict=True):
         np.testing.assert_array_equal(got, want)
 
 
@@ -327,15 +327,15 @@ def test_outputs_over_inputs_are_as_if_the_inputs_had_been_read_before(name: str
 @pytest.mark.parametrize("spoilt", [math.nan, math.inf, -math.inf])
 def test_a_row_that_is_not_finite_does_not_affect_others(name: str, spoilt: float) -> None:
     case, dtype = CASES[name], np.dtype(np.float32)
-    inputs, wanted, outputs = random_inputs(case, dtype), fresh(case, dtype), fresh(case, dtype)
-    run(case, inputs, wanted)
+    inputs, expected, outputs = random_inputs(case, dtype), fresh(case, dtype), fresh(case, dtype)
+    run(case, inputs, expected)
     inputs[0][(0,) * inputs[0].ndim] = spoilt
     run(case, inputs, outputs)
     first = tuple(slice(None) if axis in case.dims else 0 for axis in range(inputs[0].ndim))
     others = np.ones(inputs[0].shape, bool)
     others[first] = False
-    np.testing.assert_array_equal(outputs[0][others], wanted[0][others])
-    assert not np.array_equal(outputs[0][first], wanted[0][first], equal_nan=False)
+    np.testing.assert_array_equal(outputs[0][others], expected[0][others])
+    assert not np.array_equal(outputs[0][first], expected[0][first], equal_nan=False)
 
 
 @pytest.mark.parametrize("values", ["large", "shifted", "equal", "subnormal", "wide"])
@@ -445,13 +445,13 @@ def test_a_common_offset_of_all_rows_keeps_its_digits(x: D, out: D, outputs: str
     results = [np.full(case.outputs[0], np.nan, NUMPY[out])]
     run(case, inputs, results)
     wide = inputs[0].astype(np.longdouble)
-    wanted = (
+    expected = (
         (wide * inputs[1]).sum(1, keepdims=True)
         if of_rows
         else (wide * (inputs[1].astype(np.longdouble) - 1)) * 2.0**40
     )
-    error = abs(results[0].astype(np.longdouble) - wanted)
-    assert np.max(error) <= (2.0**-40 if of_rows else 2.0**-8 * np.max(abs(wanted)))
+    error = abs(results[0].astype(np.longdouble) - expected)
+    assert np.max(error) <= (2.0**-40 if of_rows else 2.0**-8 * np.max(abs(expected)))
 
 
 def test_a_mean_and_a_variance_are_found_in_one_pass() -> None:

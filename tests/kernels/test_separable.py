@@ -91,8 +91,8 @@ def test_any_operands_are_within_half_a_unit_and_a_thousandth(dtype: np.dtype[An
     assert separable.plan(formula, inputs, D.of_numpy(dtype), np.array(numbers).tobytes()) is not None
     operands = any_numbers(dtype, inputs, 1 << 18)
     got = run(formula, [np.empty(1 << 18, dtype) for _ in range(results)], operands, *numbers)
-    for mine, exact in zip(got, in_float64(formula, results, operands, numbers), strict=True):
-        agree(mine, exact, 0.501)
+    for actual, exact in zip(got, in_float64(formula, results, operands, numbers), strict=True):
+        agree(actual, exact, 0.501)
 
 
 @pytest.mark.parametrize("name", [name for name, (*_, operands) in SEPARABLE.items() if len({*operands}) == 1])
@@ -102,8 +102,8 @@ def test_functions_are_rounded_correctly_where_other_operands_are_1(dtype: np.dt
     every, one = np.arange(65536, dtype=np.uint16).view(dtype), np.ones(65536, dtype)
     operands = [every if k == tabled[0] else one for k in range(inputs)]
     got = run(formula, [np.empty(65536, dtype) for _ in range(results)], operands, *numbers)
-    for mine, exact in zip(got, in_float64(formula, results, operands, numbers), strict=True):
-        agree(mine, exact, 0.5)
+    for actual, exact in zip(got, in_float64(formula, results, operands, numbers), strict=True):
+        agree(actual, exact, 0.5)
 
 
 def test_a_product_that_loses_digits_before_a_large_operand_restores_it() -> None:
@@ -120,7 +120,7 @@ def test_a_product_that_loses_digits_before_a_large_operand_restores_it() -> Non
 def test_sizes_threads_and_ways_to_memory_do_not_matter(monkeypatch: pytest.MonkeyPatch, dtype: np.dtype[Any]) -> None:
     formula, inputs, results, numbers, _ = SEPARABLE["clipped_swiglu_grad"]
     operands = any_numbers(dtype, inputs, 70_001)
-    wanted = run(formula, [np.empty(70_001, dtype) for _ in range(results)], operands, *numbers)
+    expected = run(formula, [np.empty(70_001, dtype) for _ in range(results)], operands, *numbers)
     before = threads.shared().threads
     try:
         for count, streamed, size in ((1, False, 1), (1, False, 4133), (2, True, 70_001)):
@@ -128,8 +128,8 @@ def test_sizes_threads_and_ways_to_memory_do_not_matter(monkeypatch: pytest.Monk
             monkeypatch.setattr(plans, "STREAM_BYTES", 1 if streamed else 1 << 60)
             part = [operand[-size:].copy() for operand in operands]
             for outs in ([np.empty(size, dtype) for _ in range(results)], part[:results]):
-                for mine, other in zip(run(formula, outs, part, *numbers), wanted, strict=True):
-                    np.testing.assert_array_equal(bits(mine), bits(other[-size:]))
+                for actual, other in zip(run(formula, outs, part, *numbers), expected, strict=True):
+                    np.testing.assert_array_equal(bits(actual), bits(other[-size:]))
     finally:
         threads.set_threads(before)
 

@@ -98,9 +98,9 @@ def test_every_derivative_rounds_to_the_nearest_and_is_close(name: str, dtype: D
 def test_operations_for_every_x_round_to_the_nearest(name: str, dtype: DataType) -> None:
     x = np.arange(65536, dtype=np.uint16).view(FORMS[dtype])
     with np.errstate(over="ignore"):
-        wanted = round_to_odd(evaluate(FORMULAS[name], all_inputs(dtype))).astype(FORMS[dtype])
+        expected = round_to_odd(evaluate(FORMULAS[name], all_inputs(dtype))).astype(FORMS[dtype])
     compared = np.isfinite(all_inputs(dtype))
-    np.testing.assert_array_equal(bits(gradients(name, np.ones_like(x), x))[compared], bits(wanted)[compared])
+    np.testing.assert_array_equal(bits(gradients(name, np.ones_like(x), x))[compared], bits(expected)[compared])
 
 
 def gradients(name: str, dy: NDArray[Any], x: NDArray[Any]) -> NDArray[Any]:
@@ -124,8 +124,8 @@ def test_wide_vectors_give_the_bits_of_the_table(name: str, dtype: DataType) -> 
         for count in (65536, 64 * 3 + 17):
             inputs = [np.ascontiguousarray(array[:count]) for array in (dy, x)]
             out = gradients(name, *inputs)
-            wanted, near = by_table(formula, dtype, *inputs), compared[inputs[1].view(np.uint16)]
-            np.testing.assert_array_equal(bits(out)[near], bits(wanted)[near])
+            expected, near = by_table(formula, dtype, *inputs), compared[inputs[1].view(np.uint16)]
+            np.testing.assert_array_equal(bits(out)[near], bits(expected)[near])
 
 
 def by_table(formula: Any, dtype: DataType, dy: NDArray[Any], x: NDArray[Any]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Kernels that different processes compiled and one process loads keep apart."""
+"""Kernels that different processes compiled and one process loads do not clash."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def test_kernels_cached_by_several_processes_do_not_clash(tmp_path: Path) -> Non
         return done.stdout
 
     # Both have the same loop around different inner functions.
-    apart = call("fast_gelu") + call("hardswish")
-    assert call("fast_gelu", "hardswish") == apart
-    assert apart == "fast_gelu 0.84579575 1.9356586\nhardswish 0.6666667 1.6666666\n"
+    separately = call("fast_gelu") + call("hardswish")
+    assert call("fast_gelu", "hardswish") == separately
+    assert separately == "fast_gelu 0.84579575 1.9356586\nhardswish 0.6666667 1.6666666\n"

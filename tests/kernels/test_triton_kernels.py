@@ -410,9 +410,9 @@ def test_every_other_layer_norm_compiles(columns: int, launches: list[Any]) -> N
     kernels.layer_norm((flat, w, None), (flat, row, None), 1, 1e-5).run(addresses[0][:3], *addresses[1:])
     kernels.layer_norm((flat, w, None), (flat, None, row), 1, 1e-5, False).run(addresses[0][:3], *addresses[1:])
     kernels.layer_norm_backward((flat, flat, None, row, w), (flat, w, None), 1, "cuda", False).run(*addresses)
-    apart, stacked = described(rows, "FLOAT", gaps), described(rows, "BF16", (6 * columns, columns - 3, 1))
+    strided, stacked = described(rows, "FLOAT", gaps), described(rows, "BF16", (6 * columns, columns - 3, 1))
     for x, weight, outputs in (
-        (flat, None, (flat, w, None)), (apart, w, (flat, None, None)), (apart, w, (None, None, w)),
+        (flat, None, (flat, w, None)), (strided, w, (flat, None, None)), (strided, w, (None, None, w)),
         (flat, w, (stacked, w, None)),
     ):  # fmt: skip
         kernels.layer_norm_backward((flat, x, row, row, weight), outputs, 1, "cuda").run(*addresses)
@@ -495,8 +495,8 @@ def test_other_rows_and_strides_compile_nothing(launches: list[Any]) -> None:
     from aclnn.kernels.cuda.elementwise import evaluate_tile
     from aclnn.kernels.cuda.norm_forward import normalize
 
-    apart = 1 << 44
-    addresses = [apart * i for i in range(1, 4)], [apart * i for i in range(4, 7)], apart * 9
+    distance = 1 << 44
+    addresses = [distance * i for i in range(1, 4)], [distance * i for i in range(4, 7)], distance * 9
     compiled = []
     for rows, stride in ((32, 32), (64, 40), (32, 1 << 34)):
         x, row, w = (

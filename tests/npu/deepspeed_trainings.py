@@ -127,8 +127,8 @@ def train(made: Any, parts: int = 1, first: int = 0, steps: int = STEPS) -> list
 
 
 def expect_close(losses: list[float], wanted: list[float], dtype: torch.dtype) -> None:
-    apart = max(abs(one - other) / other for one, other in zip(losses, wanted, strict=True))
-    assert apart <= ROOM[dtype], f"by {apart:.1e}: {losses}, plain: {wanted}"
+    largest = max(abs(one - other) / other for one, other in zip(losses, wanted, strict=True))
+    assert largest <= ROOM[dtype], f"by {largest:.1e}: {losses}, plain: {wanted}"
     assert losses[-1] < 0.95 * losses[0]
 
 
@@ -154,8 +154,8 @@ def overflows(stage: int) -> Callable[[], None]:
         left_out = made.skipped_steps
         assert 4 <= left_out <= 10
         assert made.optimizer.loss_scale == 2.0 ** (24 - left_out)
-        wanted = plain(torch.float16, dist.get_world_size(), first=left_out)
-        expect_close(losses[left_out : left_out + STEPS], wanted, torch.float16)
+        expected = plain(torch.float16, dist.get_world_size(), first=left_out)
+        expect_close(losses[left_out : left_out + STEPS], expected, torch.float16)
 
     return run
 

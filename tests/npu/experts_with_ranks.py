@@ -37,9 +37,9 @@ def dispatch_and_combine(rank: int, size: int, device: str, name: str) -> None:
         got = torch_npu.npu_moe_distribute_combine_v2(
             answers, ids.to(device), whence, ends, weights.to(device), tp_send_counts=of_second, **common
         )
-        wanted = x.float() * (weights * (ids + 1)).sum(1, keepdim=True) * mask[:, None]
+        expected = x.float() * (weights * (ids + 1)).sum(1, keepdim=True) * mask[:, None]
         tolerance = {"rtol": 2**-6, "atol": 8 / 254 * 2 * each * size} if quantized else {"rtol": 2**-8, "atol": 0}
-        torch.testing.assert_close(got.cpu().float(), wanted, **tolerance)
+        torch.testing.assert_close(got.cpu().float(), expected, **tolerance)
 
 
 def barrier(size: int, device: str, name: str) -> None:
@@ -64,11 +64,13 @@ def products(rank: int, size: int, device: str, name: str) -> None:
     )
     own = [torch.cat([parts[source][rank][expert] for source in range(size)]) for expert in range(2)]
     assert torch.equal(permuted.cpu(), torch.cat(own))
-    wanted = torch.cat([each @ matrix for each, matrix in zip(own, matrices[rank], strict=True)])
-    torch.testing.assert_close(got.cpu(), wanted, rtol=0, atol=0)
+    expected = torch.cat([each @ matrix for each, matrix in zip(own, matrices[rank], strict=True)])
+    torch.testing.assert_close(got.cpu(), expected, rtol=0, atol=0)
     got, _ = torch_npu.npu_gmm_alltoallv(permuted, matrices[rank].to(device), name, size, back, to, comm_mode="ai_cpu")
-    wanted = torch.cat([parts[rank][other][each] @ matrices[other][each] for other in range(size) for each in range(2)])
-    torch.testing.assert_close(got.cpu(), wanted, rtol=0, atol=0)
+    expected = torch.cat(
+        [parts[rank][other][each] @ matrices[other][each] for other in range(size) for each in range(2)]
+    )
+    torch.testing.assert_close(got.cpu(), expected, rtol=0, atol=0)
 
 
 def instances(rank: int, size: int, device: str) -> None:
@@ -77,8 +79,8 @@ def instances(rank: int, size: int, device: str) -> None:
     got, mask = torch_npu.npu_moe_update_expert(
         ids.int().to(device), table.int().to(device), local_rank_id=rank, world_size=size
     )
-    wanted = torch.where(ids == 0, 5, 3 + rank)
-    assert torch.equal(got.cpu().long(), wanted), (got, wanted, mask)
+    expected = torch.where(ids == 0, 5, 3 + rank)
+    assert torch.equal(got.cpu().long(), expected), (got, expected, mask)
 
 
 def main() -> None:

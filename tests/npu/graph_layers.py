@@ -214,8 +214,8 @@ def outcome(name: str) -> str:
         return f"agrees: {text}"
     exact = trained(network, "cpu", torch.float64)
     ours, theirs = distances(exact, got), distances(exact, expected)
-    for mine, other, room in zip(ours, theirs, (LOSS_ROOM, GRADIENT_ROOM), strict=True):
-        if any(a > max(room, TIMES * b) for a, b in zip(mine, other, strict=True)):
+    for actual, other, room in zip(ours, theirs, (LOSS_ROOM, GRADIENT_ROOM), strict=True):
+        if any(a > max(room, TIMES * b) for a, b in zip(actual, other, strict=True)):
             return f"differs: {text}"
     return f"agrees: {text}, as far as the CPU is from float64"
 

@@ -89,10 +89,10 @@ def of_monai(device: str) -> list[Any]:
     from monai.metrics import HausdorffDistanceMetric
     from monai.networks.nets import UNet
 
-    wanted = DiceCELoss(to_onehot_y=True, softmax=True)
+    expected = DiceCELoss(to_onehot_y=True, softmax=True)
     network = UNet(3, 1, 3, (8, 16, 32), (2, 2), num_res_units=1)
     volumes, classes = torch.randn(1, 1, 32, 32, 32), torch.randint(3, (1, 1, 32, 32, 32))
-    losses = trained(device, network, (volumes, classes), lambda net, x, y: wanted(net(x), y))
+    losses = trained(device, network, (volumes, classes), lambda net, x, y: expected(net(x), y))
     with torch.no_grad():
         whole = sliding_window_inference(volumes.to(device), (24,) * 3, 2, network.eval(), mode="gaussian")
     masks = (F.one_hot(each[:, 0], 3).movedim(-1, 1).to(device) for each in (classes, classes.flip(2)))
@@ -107,9 +107,9 @@ def of_open_clip(device: str) -> list[Any]:
     text = {"context_length": 16, "vocab_size": 100, "width": 64, "heads": 4, "layers": 2}
     tokens = torch.randint(1, 99, (6, 16))
     tokens[:, -1] = 99
-    wanted = ClipLoss()
+    expected = ClipLoss()
     data = torch.randn(6, 3, 32, 32), tokens
-    return trained(device, CLIP(32, image, text), data, lambda net, x, y: wanted(*net(x, y)))
+    return trained(device, CLIP(32, image, text), data, lambda net, x, y: expected(*net(x, y)))
 
 
 def of_torchdiffeq(device: str) -> list[Any]:

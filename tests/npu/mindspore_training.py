@@ -315,11 +315,11 @@ def _difference(first: Path, second: Path) -> float:
     worst = 0.0
     with np.load(first) as one, np.load(second) as two:
         for name in one.files:
-            wanted, got = (each[name].astype(np.float64) for each in (one, two))
-            if wanted.shape != got.shape:
+            expected, got = (each[name].astype(np.float64) for each in (one, two))
+            if expected.shape != got.shape:
                 return float("inf")
-            if wanted.size:
-                worst = max(worst, float(np.abs(wanted - got).max() / max(1e-3, np.abs(wanted).max())))
+            if expected.size:
+                worst = max(worst, float(np.abs(expected - got).max() / max(1e-3, np.abs(expected).max())))
     return worst
 
 
@@ -340,8 +340,8 @@ def main() -> int:
             difference = _difference(reference, file)
             (agree if difference <= WIDER.get(what, TOLERANCE) else differ).append(what)
             if what.startswith("training"):
-                with np.load(reference) as wanted, np.load(file) as got:
-                    (losses,), (others,) = wanted.values(), got.values()
+                with np.load(reference) as expected, np.load(file) as got:
+                    (losses,), (others,) = expected.values(), got.values()
                 print(
                     f"{what}: CPU {losses[0]:.6f} to {losses[-1]:.6f}, Ascend {others[0]:.6f} to {others[-1]:.6f}, "
                     f"largest relative difference {np.abs(others / losses - 1).max():.1e}"

@@ -121,13 +121,13 @@ def computed(op: Any, sample: Any, device: str, gradients: bool) -> tuple[list[A
     if sample.output_process_fn_grad is not None:
         found = sample.output_process_fn_grad(found)
     results = [leaf for leaf in tree_leaves(found) if isinstance(leaf, torch.Tensor)]
-    wanted = [each for each in results if each.requires_grad and each.is_floating_point()] if gradients else []
-    if not wanted:
+    expected = [each for each in results if each.requires_grad and each.is_floating_point()] if gradients else []
+    if not expected:
         return results, []
     taken = [leaf for leaf in tree_leaves(given) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
     numbers = torch.Generator().manual_seed(3)
-    arriving = [torch.randn(each.shape, generator=numbers).to(each.dtype).to(device) for each in wanted]
-    return results, list(torch.autograd.grad(wanted, taken, arriving, allow_unused=True))
+    arriving = [torch.randn(each.shape, generator=numbers).to(each.dtype).to(device) for each in expected]
+    return results, list(torch.autograd.grad(expected, taken, arriving, allow_unused=True))
 
 
 def difference(expected: Any, got: Any, values: bool) -> str | None:

@@ -49,8 +49,8 @@ def quantized(rank: int, size: int, group: str) -> None:
     sent = torch.full((32,), 0.5).half().to(device)
     factors = {"dequant_scale": of_columns, "pertoken_scale": of_rows}
     got = reduce(left, right, group, comm_quant_scale_1=sent, comm_quant_scale_2=sent * 2, **factors)
-    wanted = (total * 2.0**-7 * rows[:, None].double()).clamp(-128, 127)
-    torch.testing.assert_close(got.cpu().double(), wanted, rtol=0, atol=0.25 * size + 0.5)
+    expected = (total * 2.0**-7 * rows[:, None].double()).clamp(-128, 127)
+    torch.testing.assert_close(got.cpu().double(), expected, rtol=0, atol=0.25 * size + 0.5)
     scale, offset = torch.full((32,), 2.0**-7).half(), torch.randn(32, generator=chosen).half()
     given = {"antiquant_scale": scale.to(device), "antiquant_offset": offset.to(device)}
     for mode in ({}, {"comm_mode": "ai_cpu"}):

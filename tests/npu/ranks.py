@@ -31,82 +31,82 @@ def values(rank: int, dtype: torch.dtype, count: int = 12) -> torch.Tensor:
 def functions(rank: int, size: int) -> dict[str, Callable[[Any, str], list[torch.Tensor]]]:
     """Return collective functions by name; each takes a process group and a device and returns results."""
 
-    def mine(device: str, dtype: torch.dtype = torch.float32, count: int = 12) -> torch.Tensor:
+    def data_of_rank(device: str, dtype: torch.dtype = torch.float32, count: int = 12) -> torch.Tensor:
         return values(rank, dtype, count).to(device)
 
     def all_reduce(operation: Any, dtype: torch.dtype) -> Callable[[Any, str], list[torch.Tensor]]:
         def run(group: Any, device: str) -> list[torch.Tensor]:
             # 13 elements do not divide evenly
-            data = mine(device, dtype, 13)
+            data = data_of_rank(device, dtype, 13)
             dist.all_reduce(data, operation, group=group)
             return [data]
 
         return run
 
     def broadcast(group: Any, device: str) -> list[torch.Tensor]:
-        data = mine(device, torch.bool)
+        data = data_of_rank(device, torch.bool)
         dist.broadcast(data, size - 1, group=group)
         return [data]
 
     def reduce(group: Any, device: str) -> list[torch.Tensor]:
-        data = mine(device)
+        data = data_of_rank(device)
         dist.reduce(data, 0, group=group)
         return [data] if rank == 0 else []
 
     def all_gather(group: Any, device: str) -> list[torch.Tensor]:
         found = [torch.empty(12, device=device) for _ in range(size)]
-        dist.all_gather(found, mine(device), group=group)
+        dist.all_gather(found, data_of_rank(device), group=group)
         return found
 
     def all_gather_into_tensor(group: Any, device: str) -> list[torch.Tensor]:
         found = torch.empty(12 * size, dtype=torch.int64, device=device)
-        dist.all_gather_into_tensor(found, mine(device, torch.int64), group=group)
+        dist.all_gather_into_tensor(found, data_of_rank(device, torch.int64), group=group)
         return [found]
 
     def reduce_scatter(group: Any, device: str) -> list[torch.Tensor]:
         found = torch.empty(12, device=device)
-        dist.reduce_scatter(found, [mine(device) * (part + 1) for part in range(size)], group=group)
+        dist.reduce_scatter(found, [data_of_rank(device) * (part + 1) for part in range(size)], group=group)
         return [found]
 
     def reduce_scatter_tensor(group: Any, device: str) -> list[torch.Tensor]:
         found = torch.empty(3, device=device)
-        dist.reduce_scatter_tensor(found, mine(device, count=3 * size), group=group)
+        dist.reduce_scatter_tensor(found, data_of_rank(device, count=3 * size), group=group)
         return [found]
 
     def all_to_all_single(group: Any, device: str) -> list[torch.Tensor]:
         found = torch.empty(2 * size, device=device)
-        dist.all_to_all_single(found, mine(device, count=2 * size), group=group)
+        dist.all_to_all_single(found, data_of_rank(device, count=2 * size), group=group)
         lengths = [abs(rank - other) + 1 for other in range(size)]
         uneven = torch.empty(sum(lengths), device=device)
-        dist.all_to_all_single(uneven, mine(device, count=sum(lengths)), lengths, lengths, group=group)
+        dist.all_to_all_single(uneven, data_of_rank(device, count=sum(lengths)), lengths, lengths, group=group)
         return [found, uneven]
 
     def all_to_all(group: Any, device: str) -> list[torch.Tensor]:
         found = [torch.empty(rank + 1, device=device) for _ in range(size)]
         if device == "cpu":  # gloo has no list form: the same by its single one
-            sent = torch.cat([mine(device, count=part + 1) for part in range(size)])
+            sent = torch.cat([data_of_rank(device, count=part + 1) for part in range(size)])
             flat = torch.empty(size * (rank + 1))
             dist.all_to_all_single(flat, sent, [rank + 1] * size, [part + 1 for part in range(size)], group=group)
             return list(flat.chunk(size))
-        dist.all_to_all(found, [mine(device, count=part + 1) for part in range(size)], group=group)
+        dist.all_to_all(found, [data_of_rank(device, count=part + 1) for part in range(size)], group=group)
         return found
 
     def scatter(group: Any, device: str) -> list[torch.Tensor]:
         found = torch.empty(12, device=device)
-        parts = [mine(device) * (part + 1) for part in range(size)] if rank == 0 else None
+        parts = [data_of_rank(device) * (part + 1) for part in range(size)] if rank == 0 else None
         dist.scatter(found, parts, 0, group=group)
         return [found]
 
     def gather(group: Any, device: str) -> list[torch.Tensor]:
         found = [torch.empty(12, device=device) for _ in range(size)] if rank == 0 else None
-        dist.gather(mine(device), found, 0, group=group)
+        dist.gather(data_of_rank(device), found, 0, group=group)
         return found or []
 
     def send_and_receive(group: Any, device: str) -> list[torch.Tensor]:
         found = torch.zeros(12, device=device)
         if rank == 0:
             for other in range(1, size):
-                dist.send(mine(device) * other, other, group=group)
+                dist.send(data_of_rank(device) * other, other, group=group)
         else:
             dist.recv(found, 0, group=group)
         return [found]
@@ -114,7 +114,7 @@ def functions(rank: int, size: int) -> dict[str, Callable[[Any, str], list[torch
     def batch_isend_irecv(group: Any, device: str) -> list[torch.Tensor]:
         if size == 1:
             return []
-        found, data = torch.empty(12, device=device), mine(device)
+        found, data = torch.empty(12, device=device), data_of_rank(device)
         operations = [
             dist.P2POp(dist.isend, data, (rank + 1) % size, group),
             dist.P2POp(dist.irecv, found, (rank - 1) % size, group),
@@ -124,7 +124,7 @@ def functions(rank: int, size: int) -> dict[str, Callable[[Any, str], list[torch
         return [found]
 
     def asynchronous(group: Any, device: str) -> list[torch.Tensor]:
-        data, other = mine(device), mine(device, torch.int32)
+        data, other = data_of_rank(device), data_of_rank(device, torch.int32)
         works = [dist.all_reduce(each, group=group, async_op=True) for each in (data, other)]
         for work in works:
             work.wait()
@@ -199,9 +199,9 @@ def tensor_parallel(device: str) -> tuple[float, float]:
     torch.manual_seed(1)
     inputs = torch.randn(8, 16).to(device)
     whole = nn.Sequential(nn.Linear(16, 24), nn.ReLU(), nn.Linear(24, 4)).to(device)
-    wanted = whole(inputs).square().sum().item()
+    expected = whole(inputs).square().sum().item()
     parallel = parallelize_module(whole, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
-    return parallel(inputs).square().sum().item(), wanted
+    return parallel(inputs).square().sum().item(), expected
 
 
 def distributed_tensor(device: str) -> None:
@@ -229,13 +229,13 @@ def synchronised_norm(rank: int, size: int, device: str) -> None:
         y.backward(gradient[part].to(place))
         found = [y, x.grad, layer.weight.grad, layer.bias.grad, layer.running_mean, layer.running_var]
         results.append([each.detach().cpu() for each in found])
-    wanted, got = results
+    expected, got = results
     for each in got[2:4]:
         total = each.to(device)
         dist.all_reduce(total)
         each.copy_(total.cpu())
-    wanted[:2] = [each[2 * rank : 2 * rank + 2] for each in wanted[:2]]
-    for one, other in zip(got, wanted, strict=True):
+    expected[:2] = [each[2 * rank : 2 * rank + 2] for each in expected[:2]]
+    for one, other in zip(got, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 

@@ -35,8 +35,8 @@ def measures(first: Any, second: Any) -> dict[str, Any]:
     sizes = [each[2:] - each[:2] for each in (first, second)]
     union = sizes[0].prod(0) + sizes[1].prod(0) - inner.prod(0)
     iou = inner.prod(0) / union
-    apart = (first[:2] + first[2:] - second[:2] - second[2:]) / 2
-    diou = iou - apart.square().sum(0) / hull.square().sum(0)
+    offset = (first[:2] + first[2:] - second[:2] - second[2:]) / 2
+    diou = iou - offset.square().sum(0) / hull.square().sum(0)
     v = 4 / torch.pi**2 * (torch.atan2(*sizes[1]) - torch.atan2(*sizes[0])).square()
     return {
         "giou": iou - 1 + union / hull.prod(0),
@@ -50,13 +50,13 @@ def measures(first: Any, second: Any) -> dict[str, Any]:
 )
 def test_iou_giou_diou_and_ciou_match_their_definitions(name: str, by_centre: bool) -> None:
     first, second = boxes(7, 0), boxes(7, 3)
-    wanted = measures(first, second)[name]
+    expected = measures(first, second)[name]
     if by_centre:
         first, second = (torch.cat([(each[:2] + each[2:]) / 2, each[2:] - each[:2]]) for each in (first, second))
     found = getattr(torch_npu, f"npu_{name}")(
         first.to("npu"), second.to("npu"), trans=by_centre, is_cross=False, mode=0
     )
-    torch.testing.assert_close(found.cpu().double().flatten(), wanted, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(found.cpu().double().flatten(), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_bounding_box_encode_prints_the_documents_digits() -> None:
@@ -105,18 +105,18 @@ def test_npu_iou_is_that_of_torch_npus_tests() -> None:
     second = torch.tensor([[0, 0, 10, 20], [0, 10, 10, 10], [10, 10, 20, 20]]).half().to("npu")
     for mode, printed in enumerate(([0.4985, 0.9961], [0.4990, 0.9980])):
         found = torch_npu.npu_iou(first, second, mode).cpu().float()
-        wanted = torch.zeros(3, 3)
-        wanted[0, 0], wanted[2, 1] = printed
-        torch.testing.assert_close(found, wanted, rtol=0, atol=5e-4)
+        expected = torch.zeros(3, 3)
+        expected[0, 0], expected[2, 1] = printed
+        torch.testing.assert_close(found, expected, rtol=0, atol=5e-4)
 
 
 def test_anchor_response_flags_mark_the_cells_of_boxes() -> None:
     boxes = 100 * sample(50, 4)
     found = torch_npu.npu_anchor_response_flags(boxes.to("npu"), [60, 60], [2, 2], 9)
-    wanted = torch.zeros(60, 60, dtype=torch.uint8)
+    expected = torch.zeros(60, 60, dtype=torch.uint8)
     columns, rows = ((boxes[:, :2] + boxes[:, 2:]) / 4).long().T
-    wanted[rows, columns] = 1
-    assert torch.equal(found.cpu(), wanted.flatten().repeat_interleave(9))
+    expected[rows, columns] = 1
+    assert torch.equal(found.cpu(), expected.flatten().repeat_interleave(9))
 
 
 def test_nms_v4_keeps_boxes_without_overlap() -> None:
@@ -124,16 +124,16 @@ def test_nms_v4_keeps_boxes_without_overlap() -> None:
     kept, valid = torch_npu.npu_nms_v4(
         corners.to("npu"), scores.to("npu"), 20, torch.tensor(0.3).to("npu"), torch.tensor(0.25).to("npu")
     )
-    wanted: list[int] = []
+    expected: list[int] = []
     for at in scores.argsort(descending=True).tolist():
-        high = torch.minimum(corners[at, 2:], corners[wanted, 2:])
-        inner = (high - torch.maximum(corners[at, :2], corners[wanted, :2])).clamp(0).prod(1)
+        high = torch.minimum(corners[at, 2:], corners[expected, 2:])
+        inner = (high - torch.maximum(corners[at, :2], corners[expected, :2])).clamp(0).prod(1)
         areas = (corners[:, 2:] - corners[:, :2]).prod(1)
-        if scores[at] > 0.25 and not (inner / (areas[at] + areas[wanted] - inner) > 0.3).any():
-            wanted.append(at)
-    assert 1 < len(wanted) < 20
-    assert valid.item() == len(wanted)
-    assert kept.cpu().tolist() == wanted + [0] * (20 - len(wanted))
+        if scores[at] > 0.25 and not (inner / (areas[at] + areas[expected] - inner) > 0.3).any():
+            expected.append(at)
+    assert 1 < len(expected) < 20
+    assert valid.item() == len(expected)
+    assert kept.cpu().tolist() == expected + [0] * (20 - len(expected))
 
 
 def test_bmm_v2_one_hot_and_cross_entropy_by_type_match_pytorch() -> None:

@@ -67,9 +67,9 @@ def test_kv_rmsnorm_rope_cache_caches_separate_values(quantised: bool) -> None:
     found = torch_npu.npu_kv_rmsnorm_rope_cache(*given, v=values.npu(), is_output_kv=True, **scale)
     rows = normalised(keys)
     pairs = rows[..., :64].unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
-    wanted = torch.cat((turned(pairs, cos, sin), rows[..., 64:]), -1)
-    close(found[0][:, :, :3], wanted)
-    close(found[2], wanted)
+    expected = torch.cat((turned(pairs, cos, sin), rows[..., 64:]), -1)
+    close(found[0][:, :, :3], expected)
+    close(found[2], expected)
     kept = (values.double() * 16).round().clamp(-128, 127) if quantised else values
     assert torch.equal(found[1][:, :, :3].cpu().double(), kept.double())
     assert not found[1][:, :, 3].any()
@@ -84,9 +84,9 @@ def test_qkv_rms_norm_rope_cache_normalizes_rotates_and_caches() -> None:
     given = (rows.npu(), *gammas, cos.npu(), sin.npu(), places.npu(), queries, *caches, [2, 3, 7, 128], [3, 2, 2])
     before = torch_npu.npu_qkv_rms_norm_rope_cache(*given, epsilon=1e-5, is_output_qkv=True)
     query, key, value = rows.unflatten(-1, (7, 128)).split((3, 2, 2), 1)
-    wanted = [turned(normalised(each), cos[:, None], sin[:, None]).flatten(1) for each in (query, key)]
-    close(queries, wanted[0])
-    for cache, kept, got in zip(caches, (wanted[1], value.flatten(1)), before[1:], strict=True):
+    expected = [turned(normalised(each), cos[:, None], sin[:, None]).flatten(1) for each in (query, key)]
+    close(queries, expected[0])
+    for cache, kept, got in zip(caches, (expected[1], value.flatten(1)), before[1:], strict=True):
         close(cache.cpu().transpose(1, 2).flatten(2).flatten(0, 1)[places], kept)
         close(got, kept)
 
@@ -132,22 +132,22 @@ def test_batch_gather_matmul_adds_low_rank_products() -> None:
     up, down = sample(3, 1, 64, 16, seed=2).half(), sample(3, 1, 16, 48, seed=3).half()
     given = [each.npu() for each in (y, x, up, indices.int(), down)]
     found = torch_npu.npu_batch_gather_matmul(*given, scale=0.125)
-    wanted = [
+    expected = [
         y[at].double() + 0.125 * up[g, 0].double() @ down[g, 0].double() @ x[at].double()
         for at, g in enumerate(indices)
     ]
-    close(found, torch.stack(wanted), 1e-2)
+    close(found, torch.stack(expected), 1e-2)
 
 
 def test_transform_bias_rescale_qkv_splits_projections_into_heads() -> None:
     """PyTorch's attention layer calls this operator."""
     rows, bias = sample(2, 3, 60), sample(60, seed=1)
-    for found, wanted in zip(
+    for found, expected in zip(
         torch._transform_bias_rescale_qkv(rows.npu(), bias.npu(), 4),
         torch._transform_bias_rescale_qkv(rows, bias, 4),
         strict=True,
     ):
-        close(found, wanted, 1e-6)
+        close(found, expected, 1e-6)
 
 
 @BEFORE_950
@@ -172,14 +172,14 @@ def test_chunk_gated_delta_rule_matches_the_recurrence() -> None:
     given = {"beta": beta, "initial_state": states, "actual_seq_lengths": lengths, "g": gates}
     on_device = {name: each.npu() for name, each in given.items()}
     found = torch_npu.npu_chunk_gated_delta_rule(query.npu(), key.npu(), value.npu(), scale=0.25, **on_device)
-    wanted, left = torch.zeros(5, 4, 8).double(), states.double()
+    expected, left = torch.zeros(5, 4, 8).double(), states.double()
     for t, sequence in enumerate([0, 0, 0, 1, 1]):
         for head in range(4):
             k, state = key[t, head // 2].double(), left[sequence, head] * gates[t, head].double().exp()
             state = state + beta[t, head].double() * torch.outer(value[t, head].double() - state @ k, k)
             left[sequence, head] = state
-            wanted[t, head] = 0.25 * state @ query[t, head // 2].double()
-    close(found[0], wanted, 1e-2)
+            expected[t, head] = 0.25 * state @ query[t, head // 2].double()
+    close(found[0], expected, 1e-2)
     close(found[1], left, 1e-2)
 
 
@@ -199,7 +199,7 @@ def test_fused_matmul_applies_an_operation_to_the_product(kind: str) -> None:
     second = other.npu() if kind in ("add", "mul") else None
     found = torch_npu.npu_fused_matmul(x.npu(), weight.npu(), x3=second, fused_op_type=kind)
     product = x.double() @ weight.double()
-    wanted = {
+    expected = {
         "": product,
         "add": product + other,
         "mul": product * other,
@@ -207,7 +207,7 @@ def test_fused_matmul_applies_an_operation_to_the_product(kind: str) -> None:
         "gelu_erf": torch.nn.functional.gelu(product),
         "gelu_tanh": torch.nn.functional.gelu(product, approximate="tanh"),
     }
-    close(found, wanted[kind])
+    close(found, expected[kind])
 
 
 @BEFORE_950
@@ -252,10 +252,10 @@ def test_masked_causal_conv1d_convolves_tokens_with_those_before(masked: bool) -
     found = torch_npu.npu_masked_causal_conv1d(*leaves, mask=mask.npu() if masked else None)
     exact = [each.double().requires_grad_() for each in (x, weight)]
     rows = torch.nn.functional.pad(exact[0].permute(1, 2, 0), (2, 0))
-    wanted = torch.nn.functional.conv1d(rows, exact[1].T[:, None], groups=384).permute(2, 0, 1) * mask.T[..., None]
-    close(found, wanted)
+    expected = torch.nn.functional.conv1d(rows, exact[1].T[:, None], groups=384).permute(2, 0, 1) * mask.T[..., None]
+    close(found, expected)
     for own, given in zip(torch.autograd.grad(found, leaves, grad.npu()), exact, strict=True):
-        close(own, torch.autograd.grad(wanted, given, grad.double(), retain_graph=True)[0])
+        close(own, torch.autograd.grad(expected, given, grad.double(), retain_graph=True)[0])
 
 
 @BEFORE_950
@@ -269,8 +269,8 @@ def test_quant_matmul_reduce_sum_adds_products_of_a_batch() -> None:
     finally:
         torch.npu.config.allow_internal_format = False
     found = torch_npu.npu_quant_matmul_reduce_sum(x.npu(), in_blocks, x1_scale=rows.npu(), x2_scale=columns.npu())
-    wanted = ((x.double() @ weight.double()) * rows[..., None] * columns.double()).sum(0)
-    close(found, wanted, 5e-3)
+    expected = ((x.double() @ weight.double()) * rows[..., None] * columns.double()).sum(0)
+    close(found, expected, 5e-3)
 
 
 @pytest.mark.parametrize("version", [pytest.param(2, marks=BEFORE_950), 3])
@@ -302,6 +302,6 @@ def test_mla_prolog_computes_queries_and_cached_keys(version: int) -> None:
     close(query, torch.einsum("bsnd,ndk->bsnk", heads[..., :128], uk.double()), 1e-2)
     close(rotated, turned(heads[..., 128:], sin[:, :, None], cos[:, :, None]), 1e-2)
     for cache, rows in zip(caches, (normalised(keys[..., :512]), turned(keys[..., 512:], sin, cos)), strict=True):
-        wanted = torch.zeros(32, cache.shape[-1]).double()
-        wanted[slots.view(-1)] = rows.view(2, -1)
-        close(cache.view(32, -1), wanted, 1e-2)
+        expected = torch.zeros(32, cache.shape[-1]).double()
+        expected[slots.view(-1)] = rows.view(2, -1)
+        close(cache.view(32, -1), expected, 1e-2)

@@ -50,8 +50,8 @@ def test_moe_token_permute_and_unpermute_with_gradients(index: Any, kept: int | 
             y = unpermute(rows.sin(), places, probs)
         (y * y).sum().backward()
         results.append([each.detach().cpu().double() for each in (rows, places, y, tokens.grad, probs.grad)])
-    for got, wanted in zip(*results, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_moe_token_permute_of_one_expert_with_gradients() -> None:
@@ -100,13 +100,13 @@ def test_grouped_matmul_with_gradients(dtype: Any) -> None:
         y.backward(sample(10, 8).to(dtype).to(device, kind))
         results.append([each.detach().cpu().double() for each in (y, x.grad, weight.grad)])
     tolerance = 4 * torch.finfo(dtype).eps
-    for got, wanted in zip(*results, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=tolerance, atol=4 * tolerance)
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=tolerance, atol=4 * tolerance)
 
 
 def test_grouped_matmul_takes_group_lists_of_numbers() -> None:
     x, weight = sample(6, HIDDEN).half(), [sample(HIDDEN, 8, seed=seed).half() for seed in (1, 2)]
-    wanted = [x[:4].double() @ weight[0].double(), x[4:].double() @ weight[1].double()]
+    expected = [x[:4].double() @ weight[0].double(), x[4:].double() @ weight[1].double()]
     on_device, factors = x.to("npu"), [each.to("npu") for each in weight]
     product = torch_npu.npu_grouped_matmul
     for found in (
@@ -115,7 +115,7 @@ def test_grouped_matmul_takes_group_lists_of_numbers() -> None:
         product([on_device], factors, group_list=[4, 6], split_item=3)[0].split([4, 2]),
         product([on_device[:4], on_device[4:]], factors, group_list=[4, 6], split_item=2)[0].split([4, 2]),
     ):
-        for got, one in zip(found, wanted, strict=True):
+        for got, one in zip(found, expected, strict=True):
             torch.testing.assert_close(got.cpu().double(), one, rtol=2e-3, atol=4e-3)
 
 
@@ -131,8 +131,8 @@ def test_grouped_matmul_takes_weights_in_fractal_nz(of_integers: bool) -> None:
     on_device = {name: [each.npu() for each in given] for name, given in scales.items()}
     how = {"split_item": 3, "group_type": 0, "group_list": ends.npu(), "output_dtype": torch.float16}
     found = torch_npu.npu_grouped_matmul([x.npu()], [laid_out], **on_device, **how)[0]
-    wanted = grouped(x.double(), weight.double(), ends) * (2.0**-8 if of_integers else 1)
-    torch.testing.assert_close(found.cpu().double(), wanted, rtol=2e-3, atol=4e-3)
+    expected = grouped(x.double(), weight.double(), ends) * (2.0**-8 if of_integers else 1)
+    torch.testing.assert_close(found.cpu().double(), expected, rtol=2e-3, atol=4e-3)
 
 
 @pytest.mark.skipif("950" in os.environ.get("ACLNN_SOC_NAME", ""), reason="the function has no kernel on Ascend 950")
@@ -163,9 +163,9 @@ def test_grouped_matmul_swiglu_quant_of_integers(four_bits: bool) -> None:
     assert torch.equal(again[0].cpu(), found.cpu())
     assert torch.equal(again[1].cpu(), scales.cpu())
     left, right = (grouped(x.double(), weight.double(), ends) * 2.0**-5 * rows[:, None]).chunk(2, -1)
-    wanted = torch.nn.functional.silu(left) * right
-    torch.testing.assert_close(scales.cpu().double(), wanted.abs().amax(-1) / 127, rtol=1e-5, atol=0)
-    assert (found.cpu().double() - wanted / scales.cpu().double()[:, None]).abs().max() < 0.51
+    expected = torch.nn.functional.silu(left) * right
+    torch.testing.assert_close(scales.cpu().double(), expected.abs().amax(-1) / 127, rtol=1e-5, atol=0)
+    assert (found.cpu().double() - expected / scales.cpu().double()[:, None]).abs().max() < 0.51
 
 
 def test_a_mixture_of_experts_layer_trains_as_on_the_cpu() -> None:
@@ -209,14 +209,14 @@ def test_moe_gating_top_k_chooses_experts_as_deepseek_does(dtype: Any) -> None:
     y, experts, scores = torch_npu.npu_moe_gating_top_k(
         x.to("npu"), 4, bias=bias.to("npu"), k_group=2, group_count=4, group_select_mode=1, norm_type=1, out_flag=True
     )
-    wanted = x.double().sigmoid()
-    groups = (wanted + bias.double()).unflatten(-1, (4, 4))
+    expected = x.double().sigmoid()
+    groups = (expected + bias.double()).unflatten(-1, (4, 4))
     kept = torch.zeros(TOKENS, 4).scatter(-1, groups.topk(2).values.sum(-1).topk(2).indices, 1.0).bool()
     chosen_first = groups.masked_fill(~kept[..., None], -torch.inf).flatten(-2).topk(4).indices
-    shares = wanted.gather(-1, chosen_first)
+    shares = expected.gather(-1, chosen_first)
     tolerance = torch.finfo(dtype).eps
     assert torch.equal(experts.cpu().long(), chosen_first)
-    torch.testing.assert_close(scores.cpu().double(), wanted, rtol=1e-6, atol=0)
+    torch.testing.assert_close(scores.cpu().double(), expected, rtol=1e-6, atol=0)
     torch.testing.assert_close(y.cpu().double(), shares / shares.sum(-1, keepdim=True), rtol=tolerance, atol=0)
 
 
@@ -224,10 +224,10 @@ def test_moe_gating_top_k_chooses_experts_as_deepseek_does(dtype: Any) -> None:
 def test_moe_gating_top_k_softmax_v2_takes_softmax_before_or_after(renorm: int) -> None:
     x = sample(TOKENS, 8)
     y, experts, shares = torch_npu.npu_moe_gating_top_k_softmax_v2(x.to("npu"), k=3, renorm=renorm, output_softmax=True)
-    values, wanted = x.topk(3)
-    assert torch.equal(experts.cpu().long(), wanted)
+    values, expected = x.topk(3)
+    assert torch.equal(experts.cpu().long(), expected)
     exact = x.softmax(-1)
-    torch.testing.assert_close(y.cpu(), values.softmax(-1) if renorm else exact.gather(-1, wanted))
+    torch.testing.assert_close(y.cpu(), values.softmax(-1) if renorm else exact.gather(-1, expected))
     if not renorm:
         torch.testing.assert_close(shares.cpu(), exact)
 
@@ -249,9 +249,9 @@ def test_moe_init_routing_v2_and_finalize_routing_of_a_range_of_experts(experts:
         quant_mode=-1,
         row_idx_type=0,
     )
-    wanted = torch.bincount(indices.flatten(), minlength=EXPERTS)[slice(*experts)]
-    assert counts.cpu().tolist() == wanted.tolist()
-    first = int(wanted[0])
+    expected = torch.bincount(indices.flatten(), minlength=EXPERTS)[slice(*experts)]
+    assert counts.cpu().tolist() == expected.tolist()
+    first = int(expected[0])
     assert torch.equal(rows[:first].cpu(), x[(indices == experts[0]).nonzero()[:, 0]])
     added = torch_npu.npu_moe_finalize_routing(rows, None, None, None, probs.to("npu"), places, None, drop_pad_mode=2)
     torch.testing.assert_close(added.cpu(), x * (probs * here).sum(-1, keepdim=True))
@@ -267,5 +267,5 @@ def test_moe_init_routing_and_finalize_routing_of_the_first_version() -> None:
     assert ends.cpu().tolist() == torch.bincount(indices.flatten(), minlength=EXPERTS).cumsum(0).tolist()
     on_device = (each.to("npu") for each in (bias, probs))
     found = torch_npu.npu_moe_finalize_routing(rows, skip.to("npu"), None, *on_device, places, indices.to("npu"))
-    wanted = skip + (probs[..., None] * (x[:, None] + bias[indices.long()])).sum(1)
-    torch.testing.assert_close(found.cpu(), wanted, rtol=1e-5, atol=1e-5)
+    expected = skip + (probs[..., None] * (x[:, None] + bias[indices.long()])).sum(1)
+    torch.testing.assert_close(found.cpu(), expected, rtol=1e-5, atol=1e-5)

@@ -125,12 +125,12 @@ def test_graphs_draw_the_random_numbers_of_eager_execution(name: str) -> None:
         draw: Callable[[], Any] = lambda: torch.multinomial(weights, 100, replacement=True)  # noqa: E731
     else:
         draw = DRAWN[name]
-    wanted = [draw() for _ in range(2)]
+    expected = [draw() for _ in range(2)]
     graph = npu.NPUGraph()
     with npu.graph(graph):
         drawn = draw()
     npu.manual_seed(42)
-    for each in wanted:
+    for each in expected:
         graph.replay()
         assert equal(drawn, each)
 
@@ -184,8 +184,8 @@ def test_graph_updates_replace_attention_lengths() -> None:
     for length in (100, 128):
         graph.update(cpu_update_input=[{"actual_seq_lengths_kv": [length]}])
         graph.replay()
-        wanted, _ = attend(query, key, value, actual_seq_lengths_kv=[length], **options)
-        assert equal(out[0], wanted)
+        expected, _ = attend(query, key, value, actual_seq_lengths_kv=[length], **options)
+        assert equal(out[0], expected)
 
 
 @without_queue

@@ -29,13 +29,13 @@ def test_quant_scatter_replaces_a_part_of_a_cache() -> None:
     )
     scales = sample(64, seed=1).abs() + 0.1
     integers = torch_npu.npu_quantize(rows.half().npu(), scales.npu(), None, torch.qint8, -1).to(torch.int8)
-    wanted = cache.clone()
+    expected = cache.clone()
     for at, place in enumerate(places.tolist()):
-        wanted[at, place] = integers[at, 0].cpu()
+        expected[at, place] = integers[at, 0].cpu()
     updated = torch_npu.scatter_update(cache.npu(), places.npu(), integers, -2)
-    assert torch.equal(updated.cpu(), wanted)
+    assert torch.equal(updated.cpu(), expected)
     given = (cache.npu(), places.npu(), rows.half().npu(), scales.view(1, 1, 64).npu())
-    assert torch.equal(torch_npu.npu_quant_scatter(*given, None, -2, -1, "update").cpu(), wanted)
+    assert torch.equal(torch_npu.npu_quant_scatter(*given, None, -2, -1, "update").cpu(), expected)
 
 
 @pytest.mark.parametrize("mode", ["default", "interleave"])
@@ -57,8 +57,8 @@ def test_mrope_takes_angles_by_rows_of_positions(mode: str) -> None:
     given = (each.npu() for each in (positions, query, key, cache))
     for got, whole in zip(torch_npu.npu_mrope(*given, size, **arguments), (query, key), strict=True):
         first, second = whole.unflatten(-1, (-1, size)).chunk(2, -1)
-        wanted = torch.cat((first * cos - second * sin, second * cos + first * sin), -1).flatten(-2)
-        torch.testing.assert_close(got.cpu(), wanted, rtol=1e-5, atol=1e-5)
+        expected = torch.cat((first * cos - second * sin, second * cos + first * sin), -1).flatten(-2)
+        torch.testing.assert_close(got.cpu(), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_moe_init_routing_v2_quantizes_tokens() -> None:
@@ -71,8 +71,8 @@ def test_moe_init_routing_v2_quantizes_tokens() -> None:
     counts = {"expert_tokens_num_type": 1, "expert_tokens_num_flag": True}
     kinds = {"quant_mode": 1, "row_idx_type": 1, "active_expert_range": [0, 4]}
     found = torch_npu.npu_moe_init_routing_v2(tokens.npu(), experts.npu(), **limits, **counts, **kinds)
-    for got, wanted in zip(found, (integers, order.int(), torch.tensor([3] * 4), scales), strict=True):
-        torch.testing.assert_close(got.cpu(), wanted, rtol=1e-6, atol=0)
+    for got, expected in zip(found, (integers, order.int(), torch.tensor([3] * 4), scales), strict=True):
+        torch.testing.assert_close(got.cpu(), expected, rtol=1e-6, atol=0)
     per_rank = torch.tensor([[1, 2, 0], [3, 0, 1]])
     moved, _, places, numbers = torch_npu.npu_moe_re_routing(
         tokens[:, :1].half().repeat(2, 1)[:7].npu(), per_rank.npu()
@@ -100,8 +100,8 @@ def test_mhc_post_and_its_gradients_match_the_cpu(mixed: bool) -> None:
             y = torch_npu.npu_mhc_post(*given)
         y.backward(gradient.to(device, y.dtype))
         results.append([each.detach().cpu().double() for each in (y, *(one.grad for one in given if one is not None))])
-    for got, wanted in zip(*results, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=2e-3, atol=2e-3)
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=2e-3, atol=2e-3)
 
 
 @pytest.mark.skipif(not ON_950, reason="Sinkhorn's scaling has a kernel on Ascend 950 alone")
@@ -118,8 +118,8 @@ def test_mhc_sinkhorn_has_a_gradient() -> None:
                 y = y / (y.sum(along, keepdim=True) + 1e-6)
         y.backward(gradient.to(device, y.dtype))
         results.append([y.detach().cpu().double(), given.grad.cpu().double()])
-    for got, wanted in zip(*results, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.skipif(ON_950, reason="windows have a kernel on Atlas A2 alone")
@@ -136,5 +136,5 @@ def test_nsa_compress_has_gradients() -> None:
             y = torch.stack(windows).sum(1)
         y.backward(gradient.to(device, y.dtype))
         results.append([each.detach().cpu().double() for each in (y, *(one.grad for one in given))])
-    for got, wanted in zip(*results, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=5e-3, atol=2e-2)
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=5e-3, atol=2e-2)

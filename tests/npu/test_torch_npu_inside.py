@@ -90,9 +90,9 @@ def test_activations_have_the_cpus_values_and_gradients(name: str, dtype: Any) -
     y = ours(on_device)
     y.sum().backward()
     exact = x.double().requires_grad_()
-    wanted = theirs(exact)
-    wanted.sum().backward()
-    for got, want in ((y, wanted), (on_device.grad, exact.grad)):
+    expected = theirs(exact)
+    expected.sum().backward()
+    for got, want in ((y, expected), (on_device.grad, exact.grad)):
         error = (got.detach().cpu().double() - want.detach()).abs()
         assert (error <= EPS[dtype] * want.detach().abs() + SUBNORMAL[dtype]).all(), error.max()
     # The same bits as by the Python functions, which is to say the C functions.
@@ -171,8 +171,8 @@ def test_streams_and_events_order_work() -> None:
     torch.npu.synchronize()
     assert end.query()
     assert begin.elapsed_time(end) >= 0
-    wanted = F.silu(F.silu(x.cpu()))
-    torch.testing.assert_close(z.cpu(), wanted, rtol=1e-6, atol=1e-7)
+    expected = F.silu(F.silu(x.cpu()))
+    torch.testing.assert_close(z.cpu(), expected, rtol=1e-6, atol=1e-7)
 
 
 def test_pinned_memory_is_copied_with_non_blocking() -> None:
@@ -341,8 +341,8 @@ def test_functions_and_their_gradients_match_the_cpu(name: str) -> None:
         if y.is_floating_point() and y.requires_grad:
             (y * y).sum().backward()
         results.append([each.detach().cpu() for each in (y, x.grad) if each is not None])
-    for got, wanted in zip(*results, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_profilers_record_the_host(tmp_path: Path) -> None:
@@ -377,8 +377,8 @@ def test_recurrent_layers_and_their_gradients_match_the_cpu(network: Any, option
         y, _ = layer(x)
         (y * y).sum().backward()
         results.append([each.detach().cpu() for each in (y, x.grad, *(p.grad for p in layer.parameters()))])
-    for got, wanted in zip(*results, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -402,8 +402,8 @@ def test_packed_sequences_match_the_cpu(options: dict[str, Any]) -> None:
             (y * y).sum().backward()
         results.append([each.detach().cpu() for each in (y, *last)])
         results[-1] += [p.grad.cpu() for p in layer.parameters() if p.grad is not None]
-    for got, wanted in zip(*results, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.skipif(ON_950, reason="torch_npu calls these by their types on Atlas A2 alone")
@@ -420,8 +420,8 @@ class TestByType:
             found = there(x.to(device), (h.to(device), c[:, :4].to(device)))
             sum((each * each).sum() for each in found).backward()
             results.append([each.detach().cpu() for each in (*found, *(p.grad for p in there.parameters()))])
-        for wanted, got in zip(*results, strict=True):
-            torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+        for expected, got in zip(*results, strict=True):
+            torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
 
     @pytest.mark.parametrize("number", [3, 29], ids=["NC1HWC0", "FRACTAL_NZ"])
     def test_tensors_in_private_formats_are_accepted(self, number: int) -> None:
@@ -441,8 +441,8 @@ class TestByType:
             got = [each.cpu() for each in found(*there)]
         finally:
             torch.npu.config.allow_internal_format = False  # as it is at first
-        for each, wanted in zip(got, found(x, y), strict=True):
-            torch.testing.assert_close(each, wanted, rtol=1e-5, atol=1e-6)
+        for each, expected in zip(got, found(x, y), strict=True):
+            torch.testing.assert_close(each, expected, rtol=1e-5, atol=1e-6)
 
     @pytest.mark.parametrize("name", ["silu", "mish"])
     @every_dtype
@@ -507,8 +507,8 @@ def test_fused_attention_and_its_gradients_match_the_cpu(name: str) -> None:
         y = ATTENTIONS[name](x)
         (y * y).sum().backward()
         results.append([y.detach().cpu(), x.grad.cpu()])
-    for got, wanted in zip(*results, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("layer", ["MultiheadAttention", "TransformerEncoderLayer", "TransformerDecoderLayer"])
@@ -527,8 +527,8 @@ def test_transformer_layers_and_their_gradients_match_the_cpu(layer: str) -> Non
             y = made(x, x) if layer == "TransformerDecoderLayer" else made(x, src_mask=_causal(x) != 0)
         (y * y).sum().backward()
         results.append([each.detach().cpu() for each in (y, x.grad, *(p.grad for p in made.parameters()))])
-    for got, wanted in zip(*results, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
 
 
 def _of_sequences(ends: list[int], *tensors: Any) -> Any:
@@ -550,11 +550,11 @@ def test_fused_attention_takes_packed_sequences(layout: str) -> None:
     ends, x = [2, 6], sample(torch.float32, 6, 2, 4)
     given, leaves = ([each.to(device).requires_grad_() for each in (x, x.cos(), x.sin())] for device in ("npu", "cpu"))
     got = torch_npu.npu_fusion_attention(*given, 2, "TND", softmax_layout=layout, **_packed(ends))[0]
-    wanted = _of_sequences(ends, *leaves)
+    expected = _of_sequences(ends, *leaves)
     got.backward(x.npu())
-    wanted.backward(x)
+    expected.backward(x)
     for found, exact in zip(
-        (got, *(each.grad for each in given)), (wanted, *(each.grad for each in leaves)), strict=True
+        (got, *(each.grad for each in given)), (expected, *(each.grad for each in leaves)), strict=True
     ):
         torch.testing.assert_close(found.detach().cpu(), exact.detach(), rtol=1e-5, atol=1e-5)
 
@@ -567,13 +567,13 @@ def test_fused_attention_takes_rotary_parts() -> None:
     beside = dict(zip(("query_rope", "key_rope"), ropes, strict=True))
     got = torch_npu.npu_fusion_attention_v2(*given, 2, "TND", **beside, **_packed(ends))[0]
     leaves = [each.double().requires_grad_() for each in (x, x.cos(), x.sin()[..., :16])]
-    wanted = _of_sequences(ends, *leaves)
+    expected = _of_sequences(ends, *leaves)
     gradient = x[..., :16].cos()
     got.backward(gradient.npu())
-    wanted.backward(gradient.double())
+    expected.backward(gradient.double())
     found = [torch.cat((one.grad, rope.grad), -1) for one, rope in zip(given, ropes, strict=False)]
-    for mine, exact in zip((got, *found, given[2].grad), (wanted, *(each.grad for each in leaves)), strict=True):
-        torch.testing.assert_close(mine.detach().cpu().double(), exact.detach(), rtol=2e-2, atol=2e-2)
+    for actual, exact in zip((got, *found, given[2].grad), (expected, *(each.grad for each in leaves)), strict=True):
+        torch.testing.assert_close(actual.detach().cpu().double(), exact.detach(), rtol=2e-2, atol=2e-2)
 
 
 def test_attention_dropout_is_repeatable_and_has_gradients() -> None:
@@ -683,8 +683,8 @@ def test_quantized_matmuls_match_the_definition() -> None:
     of_device = torch_npu.npu_trans_quant_param(columns.npu()).cpu()
     rounded_off = columns.view(torch.int32) & ~0x1FFF  # to 11 bits, as the device multiplies
     assert bits(of_device.int()) == bits(rounded_off)
-    wanted = rounded(exact * rounded_off.view(torch.float32).double())
-    same([product(weight, of_device, output_dtype=torch.int8)], [wanted])
+    expected = rounded(exact * rounded_off.view(torch.float32).double())
+    same([product(weight, of_device, output_dtype=torch.int8)], [expected])
 
 
 @pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
@@ -703,8 +703,8 @@ def test_norms_quantize_their_results(dtype: Any) -> None:
     y = torch_npu.npu_rms_norm_quant(*(each.npu() for each in (x1, gamma, gamma, scales[:1].to(dtype), offset)))
     same([y], [rounded((norm(x1.double()) + gamma.double()) / 0.25 + 1)])
     y, _, summed, found, _ = torch_npu.npu_add_rms_norm_dynamic_quant(x1.npu(), x2.npu(), gamma.npu())
-    integers, wanted = by_rows(norm(total))
-    same([y, summed, found], [integers, total, wanted])
+    integers, expected = by_rows(norm(total))
+    same([y, summed, found], [integers, total, expected])
 
 
 def test_swiglu_quantizes_its_result() -> None:

@@ -58,5 +58,5 @@ def test_token_permute_with_routing_map_and_back_with_gradients(padded: bool, we
             y = torch.zeros(TOKENS, HIDDEN, dtype=dtype).index_add(0, order, answers)
         ((y * y).sum() + weights.square().sum()).backward()
         results.append([each.detach().cpu().double() for each in (permuted, weights, y, tokens.grad, probs.grad)])
-    for got, wanted in zip(*results, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)

@@ -95,10 +95,10 @@ def test_sparse_attention_and_indexer_take_8_bit_keys() -> None:
     packed = torch.cat([elements, rope.view(torch.int8), scales.view(torch.int8)], -1)
     wide = (elements.double().unflatten(-1, (4, 128)) * scales.double()[..., None]).flatten(-2)
     numbers = torch.tensor([[2, 0, -1], [3, 1, 0], [4, 2, 3]], dtype=torch.int32)[None, :, None]
-    wanted = attention(query[0].double(), torch.cat((wide, rope.double()), -1)[0], wide[0], numbers[0], 0.04)
+    expected = attention(query[0].double(), torch.cat((wide, rope.double()), -1)[0], wide[0], numbers[0], 0.04)
     tensors = [x.npu() for x in (query, packed, packed, numbers)]
     out = torch_npu.npu_kv_quant_sparse_flash_attention(*tensors, 0.04, 2, 2, attention_mode=2)
-    torch.testing.assert_close(out[0].cpu().double(), wanted, rtol=2e-3, atol=2e-3)
+    torch.testing.assert_close(out[0].cpu().double(), expected, rtol=2e-3, atol=2e-3)
     query, key = ((sample(1, 4, n, 128, seed=n) * 30).to(torch.int8) for n in (8, 1))
     weights, scales = sample(1, 4, 8, seed=4).abs(), [sample(1, 4, n, seed=n + 1).abs() for n in (8, 1)]
     chosen = torch_npu.npu_quant_lightning_indexer(
@@ -143,8 +143,8 @@ def test_indexer_losses_match_their_definition() -> None:
     found_of_all = torch_npu.npu_dense_lightning_indexer_grad_kl_loss(*arguments)
     sparse = [one_key[1].npu(), one_key[0].npu(), *tensors, numbers.npu(), *stats, 0.1]
     found_of_chosen = torch_npu.npu_sparse_lightning_indexer_grad_kl_loss(*sparse)
-    for found, (wanted, gradients) in zip((found_of_all, found_of_chosen), losses, strict=True):
-        torch.testing.assert_close(found[3].cpu().double(), wanted.detach()[None], rtol=1e-3, atol=1e-4)
+    for found, (expected, gradients) in zip((found_of_all, found_of_chosen), losses, strict=True):
+        torch.testing.assert_close(found[3].cpu().double(), expected.detach()[None], rtol=1e-3, atol=1e-4)
         for got, gradient in zip(found[:3], gradients, strict=True):
             torch.testing.assert_close(got.cpu().double(), gradient, rtol=4e-3, atol=4e-3)
 
@@ -157,13 +157,13 @@ def test_floyd_attention_attends_to_paths() -> None:
     query, key1, value1, key2, value2 = given = [x.double().requires_grad_() for x in tensors]
     scores = torch.einsum("bhikc,bhijc->bhikj", query, key1) + torch.einsum("bhikc,bhjkc->bhikj", query, key2)
     shares = (scores * 0.3).softmax(-1)
-    wanted = torch.einsum("bhikj,bhijc->bhikc", shares, value1) + torch.einsum("bhikj,bhjkc->bhikc", shares, value2)
+    expected = torch.einsum("bhikj,bhijc->bhikc", shares, value1) + torch.einsum("bhikj,bhjkc->bhikc", shares, value2)
     leaves = [x.npu().requires_grad_() for x in tensors]
     found = torch_npu.npu_fused_floyd_attention(*leaves, scale_value=0.3)[2]
-    torch.testing.assert_close(found.detach().cpu().double(), wanted.detach(), rtol=2e-3, atol=2e-3)
-    grad = sample(*wanted.shape, seed=9)
+    torch.testing.assert_close(found.detach().cpu().double(), expected.detach(), rtol=2e-3, atol=2e-3)
+    grad = sample(*expected.shape, seed=9)
     found.backward(grad.npu())
-    for leaf, gradient in zip(leaves, torch.autograd.grad((wanted * grad.double()).sum(), given), strict=True):
+    for leaf, gradient in zip(leaves, torch.autograd.grad((expected * grad.double()).sum(), given), strict=True):
         torch.testing.assert_close(leaf.grad.cpu().double(), gradient, rtol=4e-3, atol=4e-3)
 
 
@@ -173,15 +173,15 @@ def test_nsa_select_attention_takes_blocks_of_keys() -> None:
     query, key, value = sample(6, 4, 192), sample(64, 2, 192, seed=1), sample(64, 2, 128, seed=2)
     given = [x.double().requires_grad_() for x in (query, key, value)]
     heads = [x.repeat_interleave(2, 1).transpose(0, 1) for x in given[1:]]
-    wanted = ((given[0].transpose(0, 1) @ heads[0].mT * 0.1).softmax(-1) @ heads[1]).transpose(0, 1)
+    expected = ((given[0].transpose(0, 1) @ heads[0].mT * 0.1).softmax(-1) @ heads[1]).transpose(0, 1)
     numbers = torch.arange(4, dtype=torch.int32).expand(6, 2, 4).contiguous().npu()
     leaves = [x.npu().requires_grad_() for x in (query, key, value)]
     lengths = {"actual_seq_qlen": [6], "actual_seq_kvlen": [64]}
     found = torch_npu.npu_nsa_select_attention(*leaves, numbers, 0.1, 4, 16, 4, **lengths)[0]
-    torch.testing.assert_close(found.detach().cpu().double(), wanted.detach(), rtol=2e-3, atol=4e-3)
-    grad = sample(*wanted.shape, seed=9)
+    torch.testing.assert_close(found.detach().cpu().double(), expected.detach(), rtol=2e-3, atol=4e-3)
+    grad = sample(*expected.shape, seed=9)
     found.backward(grad.npu())
-    for leaf, gradient in zip(leaves, torch.autograd.grad((wanted * grad.double()).sum(), given), strict=True):
+    for leaf, gradient in zip(leaves, torch.autograd.grad((expected * grad.double()).sum(), given), strict=True):
         torch.testing.assert_close(leaf.grad.cpu().double(), gradient, rtol=4e-3, atol=2e-2)
 
 
@@ -189,8 +189,8 @@ def test_nsa_select_attention_takes_blocks_of_keys() -> None:
 def test_masked_softmax_with_rel_pos_bias_matches_pytorch() -> None:
     scores, mask, bias = sample(2, 2, 3, 4, 5), sample(1, 2, 1, 4, 5, seed=1), sample(1, 1, 3, 4, 5, seed=2)
     found = torch_npu.npu_masked_softmax_with_rel_pos_bias(scores.npu(), mask.npu(), bias.npu(), 0.5, 0)
-    wanted = (scores.double() * 0.5 + mask.double() + bias.double()).softmax(-1)
-    torch.testing.assert_close(found.cpu().double(), wanted, rtol=1e-3, atol=1e-4)
+    expected = (scores.double() * 0.5 + mask.double() + bias.double()).softmax(-1)
+    torch.testing.assert_close(found.cpu().double(), expected, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.skipif(ON_950, reason="CANN has it before Ascend 950 only")

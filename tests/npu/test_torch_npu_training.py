@@ -38,15 +38,15 @@ def test_the_example_trains_as_on_the_cpu(name: str) -> None:
     module = example()
     # PyTorch's convolutions add up in another order with each number of threads: 50 steps make 5e-5 of that.
     torch.set_num_threads(1)
-    (losses, gradients), (wanted, exact) = (module.train(name, device) for device in ("npu", "cpu"))
+    (losses, gradients), (expected, exact) = (module.train(name, device) for device in ("npu", "cpu"))
     with torch.backends.mkldnn.flags(enabled=False):
         others, _ = module.train(name, "cpu")
     assert len(losses) == module.STEPS == 50
-    assert wanted[-1] < 0.7 * wanted[0]
+    assert expected[-1] < 0.7 * expected[0]
     # How far PyTorch is from itself by then, which depends on the processor: 3e-4 of the ResNet's on Emerald Rapids.
-    spread = itertools.accumulate((abs(one - other) for one, other in zip(wanted, others, strict=True)), max)
-    for loss, one, apart in zip(losses, wanted, spread, strict=True):
-        assert abs(loss - one) <= max(1e-5 * one, apart)
+    spread = itertools.accumulate((abs(one - other) for one, other in zip(expected, others, strict=True)), max)
+    for loss, one, room in zip(losses, expected, spread, strict=True):
+        assert abs(loss - one) <= max(1e-5 * one, room)
     assert gradients.keys() == exact.keys()
     for of, gradient in exact.items():
         difference = (gradients[of] - gradient).abs().max()
@@ -130,8 +130,8 @@ def test_npu_cross_entropy_and_its_gradient_match_pytorch(reduction: str) -> Non
             loss = F.cross_entropy(x, target, weight.to(dtype), **options)
         loss.square().sum().backward()
         results.append([each.detach().cpu().double().flatten() for each in (loss, x.grad)])
-    for got, wanted in zip(*results, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_npu_scaled_masked_softmax_and_its_gradient_match_pytorch() -> None:
@@ -146,8 +146,8 @@ def test_npu_scaled_masked_softmax_and_its_gradient_match_pytorch() -> None:
             y = (x * 0.5).masked_fill(mask, -10000).softmax(-1)
         y.square().sum().backward()
         results.append([each.detach().cpu().double() for each in (y, x.grad)])
-    for got, wanted in zip(*results, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-7)
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("amsgrad", [False, True])
@@ -164,8 +164,8 @@ def test_npu_apply_adam_w_takes_pytorchs_step(amsgrad: bool) -> None:
         *([each] for each in (var, gradient, m, v, largest, torch.tensor(2.0))),
         foreach=False, amsgrad=amsgrad, beta1=0.9, beta2=0.99, lr=0.1, weight_decay=0.01, eps=1e-8, maximize=False,
     )  # fmt: skip
-    for got, wanted in zip(state, (var, m, v), strict=True):
-        torch.testing.assert_close(got.cpu(), wanted, rtol=1e-5, atol=1e-6)
+    for got, expected in zip(state, (var, m, v), strict=True):
+        torch.testing.assert_close(got.cpu(), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_autocast_trains_in_bfloat16() -> None:
@@ -182,16 +182,16 @@ def test_autocast_trains_in_bfloat16() -> None:
         loss.backward()
         optimizer.step()
         found.append(loss.item())
-    wanted = losses_of("cpu", OPTIMIZERS["SGD"], F.cross_entropy, steps=1)[0]
-    assert found[0] == pytest.approx(wanted, rel=2e-2)
+    expected = losses_of("cpu", OPTIMIZERS["SGD"], F.cross_entropy, steps=1)[0]
+    assert found[0] == pytest.approx(expected, rel=2e-2)
     assert found[-1] < 0.9 * found[0]
 
 
 def test_accuracy_matches_the_cpu() -> None:
     x, labels = data()
     model = classifier()
-    wanted = (model(x).argmax(1) == labels).float().mean().item()
-    assert (model.to("npu")(x.to("npu")).argmax(1) == labels.to("npu")).float().mean().item() == wanted
+    expected = (model(x).argmax(1) == labels).float().mean().item()
+    assert (model.to("npu")(x.to("npu")).argmax(1) == labels.to("npu")).float().mean().item() == expected
 
 
 def test_training_resumes_from_a_checkpoint() -> None:
@@ -212,14 +212,14 @@ def test_training_resumes_from_a_checkpoint() -> None:
     train(model, optimizer, 3)
     file = io.BytesIO()
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
-    wanted = train(model, optimizer, 3)
+    expected = train(model, optimizer, 3)
     file.seek(0)
     again = classifier().to("npu")
     resumed = optim.AdamW(again.parameters(), 1e-2)
     saved = torch.load(file)
     again.load_state_dict(saved["model"])
     resumed.load_state_dict(saved["optimizer"])
-    assert train(again, resumed, 3) == wanted
+    assert train(again, resumed, 3) == expected
 
 
 def test_dropout_keeps_the_mean_and_drops_its_share() -> None:
@@ -245,8 +245,8 @@ def test_npu_swiglu_and_npu_rms_norm_match_their_definitions() -> None:
             y = F.silu(first) * second
         (y * y).sum().backward()
         found.append([y.detach().cpu(), a.grad.cpu(), w.grad.cpu()])
-    for got, wanted in zip(*found, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+    for got, expected in zip(*found, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_npu_format_cast_to_fractal_nz_and_back() -> None:
@@ -304,7 +304,7 @@ def test_fused_cross_entropy_of_a_vocabulary_in_two_parts() -> None:
     target, grad = torch.tensor([0, 255, 128, 127, 9]), torch.rand(5, generator=generator)
     exact = [each.double().requires_grad_() for each in (x, weight)]
     losses = F.cross_entropy(exact[0] @ exact[1].T, target, reduction="none")
-    wanted = torch.autograd.grad(losses, exact, grad.double())
+    expected = torch.autograd.grad(losses, exact, grad.double())
     parts = [
         torch_npu.npu_fused_linear_online_max_sum(x.npu(), part.npu(), target.npu(), start, start + 128, True)
         for start, part in zip((0, 128), weight.split(128), strict=True)
@@ -328,9 +328,9 @@ def test_fused_cross_entropy_of_a_vocabulary_in_two_parts() -> None:
         )
         for mask, places, shares, part in found
     ]
-    torch.testing.assert_close(sum(each[0].cpu().double() for each in gradients), wanted[0], rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(sum(each[0].cpu().double() for each in gradients), expected[0], rtol=1e-2, atol=1e-2)
     torch.testing.assert_close(
-        torch.cat([each[1].cpu().double() for each in gradients]), wanted[1], rtol=1e-2, atol=1e-2
+        torch.cat([each[1].cpu().double() for each in gradients]), expected[1], rtol=1e-2, atol=1e-2
     )
 
 
@@ -345,8 +345,8 @@ def test_scatter_reduce_and_its_gradient_match_the_cpu() -> None:
         ]
         torch.stack(found).square().sum().backward()
         results.append([each.detach().cpu() for each in (*found, x.grad)])
-    for got, wanted in zip(*results, strict=True):
-        torch.testing.assert_close(got, wanted)
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected)
 
 
 @ON_950
@@ -360,8 +360,8 @@ def test_npu_apply_adam_takes_the_step_of_its_definition(nesterov: bool) -> None
     m, v = 0.9 * m + 0.1 * grad, 0.5 * v + 0.5 * grad**2
     ahead = 0.9 * m + 0.1 * grad if nesterov else m
     var = var - 0.1 * 0.75**0.5 / (1 - 0.9**2) * ahead / (v.sqrt() + 1e-3)
-    for got, wanted in zip(state, (var, m, v), strict=True):
-        torch.testing.assert_close(got.cpu(), wanted)
+    for got, expected in zip(state, (var, m, v), strict=True):
+        torch.testing.assert_close(got.cpu(), expected)
 
 
 @ON_950
@@ -388,9 +388,9 @@ def test_npu_indexing_and_confusion_transpose_match_pytorch() -> None:
 def test_sparse_tensors_are_coalesced(dense: tuple[int, ...]) -> None:
     indices, values = torch.tensor([[0, 0, 1, 0], [1, 1, 2, 0]]), torch.randn(4, *dense)
     x = torch.sparse_coo_tensor(indices, values, (2, 3, *dense), check_invariants=False)
-    got, wanted = x.npu().coalesce().cpu(), x.coalesce()
-    assert (got.indices() == wanted.indices()).all()
-    torch.testing.assert_close(got.values(), wanted.values())
+    got, expected = x.npu().coalesce().cpu(), x.coalesce()
+    assert (got.indices() == expected.indices()).all()
+    torch.testing.assert_close(got.values(), expected.values())
 
 
 @ON_950
@@ -417,8 +417,8 @@ def test_deformable_conv2d_without_offsets_is_conv2d(groups: int) -> None:
             y = F.conv2d(given[0], given[1] / 2, padding=1, groups=groups)
         y.square().sum().backward()
         results.append([each.detach().cpu() for each in (y, *(each.grad for each in given))])
-    for got, wanted in zip(*results, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
 
 
 @ON_950
@@ -441,8 +441,8 @@ def test_mhc_pre_has_gradients() -> None:
             found = enters, 2 * post.sigmoid(), res.unflatten(-1, (4, 4))
         sum(each.float().square().sum() for each in found).backward()
         results.append([each.grad.cpu().double() for each in tensors])
-    for got, wanted in zip(*results, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-2, atol=1e-2)
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-2, atol=1e-2)
 
 
 @ON_950
@@ -454,5 +454,5 @@ def test_conv_tbc_and_its_gradients_match_the_cpu() -> None:
         y = torch.conv_tbc(*given, 1)
         y.square().sum().backward()
         results.append([each.detach().cpu() for each in (y, *(each.grad for each in given))])
-    for got, wanted in zip(*results, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
+    for got, expected in zip(*results, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)

@@ -271,8 +271,8 @@ def with_pictures(model: Any, given: dict[str, Any]) -> dict[str, Any]:
     token = sought(model.config, "image_token_id", "image_token_index")
     if "input_ids" not in given or "pixel_values" not in given or token is None:
         return given
-    wanted = inspect.signature(model.get_image_features).parameters
-    more = {name: value for name, value in given.items() if name in wanted and name != "pixel_values"}
+    expected = inspect.signature(model.get_image_features).parameters
+    more = {name: value for name, value in given.items() if name in expected and name != "pixel_values"}
     found = model.get_image_features(given["pixel_values"], **more)
     found = found.pooler_output if hasattr(found, "pooler_output") else found
     count = sum(each.shape[:-1].numel() for each in (found if isinstance(found, (list, tuple)) else [found]))

@@ -299,9 +299,9 @@ def step(
 def distances(expected: list[list[torch.Tensor]], got: list[list[torch.Tensor]]) -> list[float]:
     """Return the largest distance of a tensor in each group, relative to its norm."""
     found = []
-    for mine, theirs in zip(expected, got, strict=True):
-        whole = max((each.norm().item() for each in mine), default=0.0)
-        parts = [((a - b).norm() / (a.norm() + 1e-2 * whole + 1e-30)).item() for a, b in zip(mine, theirs, strict=True)]
+    for cpu, npu in zip(expected, got, strict=True):
+        whole = max((each.norm().item() for each in cpu), default=0.0)
+        parts = [((a - b).norm() / (a.norm() + 1e-2 * whole + 1e-30)).item() for a, b in zip(cpu, npu, strict=True)]
         found.append(max((part if part == part else float("inf") for part in parts), default=0.0))
     return found
 
@@ -327,7 +327,7 @@ def outcome(case: Case, half: bool, seed: int) -> str:
         return "agrees"
     exact = step(model, inputs, "cpu", torch.float64, False)
     theirs, ours = distances(exact, expected), distances(exact, got)
-    if all(mine < TIMES * other for mine, other in zip(ours, theirs, strict=True)):
+    if all(actual < TIMES * other for actual, other in zip(ours, theirs, strict=True)):
         return "agrees"
     parts = zip(("outputs", "gradients", "parameters"), ours, theirs, strict=True)
     return "differs: " + ", ".join(f"{name} by {a:.1g} (the CPU by {b:.1g} from float64)" for name, a, b in parts)

@@ -133,12 +133,12 @@ def test_overlapping_outputs_are_as_if_inputs_had_been_read_first(case: Case, da
     inputs = {p.name for p in case.operator.inputs if not p.updated}
     placed = inputs | {*[*wanted(case, case.call(DataType.FLOAT))][:1]}
     # One storage has one data type.
-    alike = [
+    of_one_type = [
         d
         for d in case.dtypes[case.product]
         if {v.dtype for k, v in case.call(d).items() if k in placed and v is not None} == {d}
     ]
-    dtype = data.draw(st.sampled_from(alike))
+    dtype = data.draw(st.sampled_from(of_one_type))
     arguments = changed(case.call(dtype), case.shaped(data.draw(small_shapes), data.draw(small_shapes)))
     target = next(iter(wanted(case, arguments)), "")
     assume(target)
@@ -152,7 +152,7 @@ def test_overlapping_outputs_are_as_if_inputs_had_been_read_first(case: Case, da
         for name, value in arguments.items()
         if isinstance(value, T)
     }
-    apart: dict[str, object] = dict(arguments)
+    separate: dict[str, object] = dict(arguments)
     together: dict[str, object] = dict(arguments)
     rng = np.random.default_rng(5)
     size = max(view.storage.size for view in tensors.values())
@@ -160,15 +160,15 @@ def test_overlapping_outputs_are_as_if_inputs_had_been_read_first(case: Case, da
     for name, view in tensors.items():
         view.storage[...] = storage[: view.storage.size]
         alone = Guarded(view.dtype, view.shape).fill(view.array)
-        apart[name] = alone
+        separate[name] = alone
         if name in inputs or name == target:
             view.place(storage)
         together[name] = view
-    run(prepare(case.operator, bound(apart), case.product))
+    run(prepare(case.operator, bound(separate), case.product))
     before = storage.copy()
     run(prepare(case.operator, bound(together), case.product))
     for name in wanted(case, arguments):
-        assert together[name].array.tobytes() == apart[name].array.tobytes(), name
+        assert together[name].array.tobytes() == separate[name].array.tobytes(), name
     outside = ~tensors[target].mask(size)
     assert storage[outside].tobytes() == before[outside].tobytes()
 

@@ -135,10 +135,10 @@ def test_values_match_the_documents_digits() -> None:
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name)
 def test_the_result_may_lie_over_a_half_of_x(dtype: D, half: int) -> None:
     x = np.random.default_rng(2).normal(size=(300, 2000)).astype(NUMPY[dtype])
-    apart = aclnn.swi_glu(x)
+    separate = aclnn.swi_glu(x)
     out = x[:, 1000 * half : 1000 * (half + 1)]
     assert aclnn.swi_glu(x, out=out) is out
-    np.testing.assert_array_equal(out, apart)
+    np.testing.assert_array_equal(out, separate)
 
 
 def test_of_outputs_that_overlap_the_last_one_stays() -> None:

@@ -101,21 +101,21 @@ def test_memory_is_freed_when_streams_are_done_with_it(device: None) -> None:
 
 def test_pointer_attributes_state_location_and_device(device: None) -> None:
     assert cann.aclrtSetDevice(1) == 0
-    (_, there), (_, pinned), mine = cann.aclrtMalloc(100, 0), cann.aclrtMallocHost(100), ctypes.c_int()
+    (_, there), (_, pinned), actual = cann.aclrtMalloc(100, 0), cann.aclrtMallocHost(100), ctypes.c_int()
     found = Pointer()
     for address, expected in (
         (there, (1, cann.ACL_MEM_LOCATION_TYPE_DEVICE, mmap.PAGESIZE)),
         (there + 99, (1, cann.ACL_MEM_LOCATION_TYPE_DEVICE, mmap.PAGESIZE)),
         (pinned + 4, (0, cann.ACL_MEM_LOCATION_TYPE_HOST, mmap.PAGESIZE)),
         (there + 100, (0, cann.ACL_MEM_LOCATION_TYPE_UNREGISTERED, 0)),
-        (at(mine), (0, cann.ACL_MEM_LOCATION_TYPE_UNREGISTERED, 0)),
+        (at(actual), (0, cann.ACL_MEM_LOCATION_TYPE_UNREGISTERED, 0)),
     ):
         assert cann.aclrtPointerGetAttributes(address, at(found)) == 0
         assert (found.id, found.type, found.page) == expected
     assert cann.aclrtPointerGetAttributes(0, at(found)) == cann.aclrtPointerGetAttributes(there, 0) == 100000
     assert cann.aclrtMemGetAddressRange(there + 9) == (0, there, 100)
     assert cann.aclrtMemGetAddressRange(0) == (100000, 0, 0)
-    assert cann.aclrtMemGetAddressRange(pinned) == cann.aclrtMemGetAddressRange(at(mine)) == (107000, 0, 0)
+    assert cann.aclrtMemGetAddressRange(pinned) == cann.aclrtMemGetAddressRange(at(actual)) == (107000, 0, 0)
 
 
 MAPPED, PINNED = cann.ACL_HOST_REG_MAPPED, cann.ACL_HOST_REG_PINNED

@@ -137,8 +137,8 @@ class Batch:
 def test_a_batch_is_copied(device: None) -> None:
     batch = Batch()
     assert batch.copy() == 0
-    wanted = np.where((np.arange(16) < 4) | (np.arange(16) >= 8), batch.host, 0)
-    np.testing.assert_array_equal(read(batch.there, batch.host), wanted)
+    expected = np.where((np.arange(16) < 4) | (np.arange(16) >= 8), batch.host, 0)
+    np.testing.assert_array_equal(read(batch.there, batch.host), expected)
     assert batch.failed.value == NONE
 
 

@@ -347,8 +347,8 @@ ASYNC: list[tuple[str, Callable[[int, int, int], int]]] = [
 @pytest.mark.parametrize("call", [row[1] for row in ASYNC], ids=[row[0] for row in ASYNC])
 def test_asynchronous_calls_check_the_stream(device: None, call: Callable[[int, int, int], int]) -> None:
     d, s = malloc(8), malloc(8)
-    _, mine = cann.aclrtCreateStream()
-    assert call(d, s, mine) == 0
+    _, actual = cann.aclrtCreateStream()
+    assert call(d, s, actual) == 0
     assert call(d, s, 0) == 0
     _, gone = cann.aclrtCreateStream()
     cann.aclrtDestroyStream(gone)
@@ -356,12 +356,12 @@ def test_asynchronous_calls_check_the_stream(device: None, call: Callable[[int, 
     assert "destroyed" in recent_error()
     assert call(d, s, 77) == 107000
     _, context = cann.aclrtCreateContext(0)
-    assert call(d, s, mine) == 107003
+    assert call(d, s, actual) == 107003
     assert "another" in recent_error()
     cann.aclrtDestroyContext(context)
     cann.aclrtResetDevice(0)
     assert call(d, s, 0) == 107002
-    assert call(d, s, mine) == 107002
+    assert call(d, s, actual) == 107002
 
 
 def test_asynchronous_host_to_host_is_not_supported(device: None) -> None:
@@ -643,20 +643,20 @@ def test_many_threads_allocate_at_once(device: None) -> None:
         try:
             cann.aclrtSetDevice(0)
             generator = np.random.default_rng(seed)
-            mine: dict[int, tuple[int, int]] = {}
+            actual: dict[int, tuple[int, int]] = {}
             barrier.wait()
             for _ in range(300):
                 nbytes = int(generator.integers(1, 3000))
                 address = malloc(nbytes)
                 byte = int(generator.integers(256))
                 assert cann.aclrtMemset(address, nbytes, byte, nbytes) == 0
-                mine[address] = nbytes, byte
-                if len(mine) > 20:
-                    address = int(generator.choice(list(mine)))
-                    nbytes, byte = mine.pop(address)
+                actual[address] = nbytes, byte
+                if len(actual) > 20:
+                    address = int(generator.choice(list(actual)))
+                    nbytes, byte = actual.pop(address)
                     assert read(address, nbytes) == bytes([byte]) * nbytes
                     assert cann.aclrtFree(address) == 0
-            for address in mine:
+            for address in actual:
                 assert cann.aclrtFree(address) == 0
         except BaseException as error:
             failures.append(error)

@@ -361,14 +361,14 @@ def test_streams_without_a_context_are_rejected(fresh: None, call: object, resul
 
 
 def test_streams_of_other_contexts_are_used_but_not_destroyed(device: None) -> None:
-    _, mine = cann.aclrtCreateStream()
+    _, actual = cann.aclrtCreateStream()
     _, context = cann.aclrtCreateContext(0)
-    assert cann.aclrtDestroyStream(mine) == 107003
-    assert cann.aclrtDestroyStreamForce(mine) == 107003
-    assert cann.aclrtSynchronizeStream(mine) == 0
-    assert cann.aclrtStreamQuery(mine) == (0, 0)
+    assert cann.aclrtDestroyStream(actual) == 107003
+    assert cann.aclrtDestroyStreamForce(actual) == 107003
+    assert cann.aclrtSynchronizeStream(actual) == 0
+    assert cann.aclrtStreamQuery(actual) == (0, 0)
     assert cann.aclrtDestroyContext(context) == 0
-    assert cann.aclrtDestroyStream(mine) == 0
+    assert cann.aclrtDestroyStream(actual) == 0
 
 
 @pytest.mark.parametrize(

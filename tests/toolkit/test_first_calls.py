@@ -192,9 +192,9 @@ def test_streams_are_found_while_other_threads_make_them() -> None:
     threads = [threading.Thread(target=make) for _ in range(2)]
     for thread in threads:
         thread.start()
-    mine = Stream()
+    actual = Stream()
     try:
-        assert all(mine in streams._live() for _ in range(300))
+        assert all(actual in streams._live() for _ in range(300))
     finally:
         ended.set()
         for thread in threads:

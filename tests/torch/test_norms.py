@@ -207,8 +207,8 @@ def test_second_derivatives_where_first_ones_depend_on_nothing(name: str) -> Non
         penalty = sum(gradient.square().sum() for gradient in first if gradient.requires_grad)
         second = torch.autograd.grad(penalty, tensors, allow_unused=True) if torch.is_tensor(penalty) else ()
         found.append([torch.zeros(()) if each is None else each for each in second])
-    for mine, wanted in zip(*found, strict=False):
-        torch.testing.assert_close(*torch.broadcast_tensors(mine, wanted), rtol=1e-5, atol=1e-5)
+    for actual, expected in zip(*found, strict=False):
+        torch.testing.assert_close(*torch.broadcast_tensors(actual, expected), rtol=1e-5, atol=1e-5)
 
 
 EMPTY = {

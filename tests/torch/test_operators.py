@@ -259,9 +259,9 @@ PEERS: dict[str, Callable[..., Any]] = {
 def test_first_derivatives_match_float64(name: str, dtype: Any) -> None:
     ours, theirs = arguments(name, dtype=dtype, gradient=True), arguments(name, dtype=torch.float64, gradient=True)
     with torch.no_grad():
-        for mine, other in zip(ours, theirs, strict=True):
-            if isinstance(mine, torch.Tensor):
-                other.copy_(mine)
+        for actual, other in zip(ours, theirs, strict=True):
+            if isinstance(actual, torch.Tensor):
+                other.copy_(actual)
     value, expected = main_result(getattr(A, name)(*ours)), PEERS[name](*theirs)
     weights = torch.randn(expected.shape, generator=torch.Generator().manual_seed(3)).to(dtype)
     assert value.dtype is dtype
@@ -269,9 +269,9 @@ def test_first_derivatives_match_float64(name: str, dtype: Any) -> None:
     (expected * weights.double()).sum().backward()
     tolerance = 8 * torch.finfo(dtype).eps
     torch.testing.assert_close(value.double(), expected, rtol=tolerance, atol=tolerance)
-    for mine, other in zip(ours, theirs, strict=True):
-        if isinstance(mine, torch.Tensor):
-            torch.testing.assert_close(mine.grad.double(), other.grad, rtol=tolerance, atol=4 * tolerance)
+    for actual, other in zip(ours, theirs, strict=True):
+        if isinstance(actual, torch.Tensor):
+            torch.testing.assert_close(actual.grad.double(), other.grad, rtol=tolerance, atol=4 * tolerance)
 
 
 @pytest.mark.slow
@@ -300,9 +300,9 @@ def test_gradients_of_layer_norm_of_a_sum_reach_every_term(added: tuple[int, ...
             )
             for results, tensors in (((y, total), ours), (expected, theirs))
         ]
-        for mine, got, want in zip(ours, *pairs, strict=True):
+        for actual, got, want in zip(ours, *pairs, strict=True):
             want = torch.zeros_like(got) if want is None else want
-            assert got.dtype == mine.dtype
+            assert got.dtype == actual.dtype
             tolerance = 8 * torch.finfo(got.dtype).eps
             torch.testing.assert_close(got.double(), want.double(), rtol=tolerance, atol=tolerance)
 
@@ -473,8 +473,8 @@ def test_second_derivatives_of_elu_match_pytorch(is_result: bool) -> None:
     given = (1.5, 2.0, 0.5, is_result)
     ours = torch.autograd.grad(A.elu_backward(dy, *given, v).sin().sum(), (dy, v))
     theirs = torch.autograd.grad(N.elu_backward(dy, *given, v).sin().sum(), (dy, v))
-    for mine, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(mine, other)
+    for actual, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(actual, other)
 
 
 def test_out_and_in_place_write_negated_views() -> None:
@@ -489,8 +489,8 @@ def test_out_and_in_place_write_negated_views() -> None:
     assert torch.equal(numbers.imag, -A.hardswish(A.silu(x)))
     results = [torch._neg_view(torch.empty_like(result)) for result in A.layer_norm(-out, [8])]
     A.layer_norm.out(torch._neg_view(out), [8], out=results[0], mean=results[1], rstd=results[2])
-    for mine, expected in zip(results, A.layer_norm(-out, [8]), strict=True):
-        assert torch.equal(mine, expected)
+    for actual, expected in zip(results, A.layer_norm(-out, [8]), strict=True):
+        assert torch.equal(actual, expected)
     with pytest.raises(RuntimeError, match="out: expected shape"):
         A.silu.out(x, out=torch._neg_view(torch.empty(8)))
 
@@ -541,8 +541,8 @@ def test_vmap_of_layer_norm() -> None:
     for i in range(6):
         for shared, got in ((weight[0], per_sample), (weight[i], batched)):
             expected = torch.func.grad(loss, argnums=(0, 1))(x[i], shared, dy[i])
-            for mine, other in zip(got, expected, strict=True):
-                torch.testing.assert_close(mine[i], other)
+            for actual, other in zip(got, expected, strict=True):
+                torch.testing.assert_close(actual[i], other)
 
 
 def test_vmap_of_rms_norm() -> None:
@@ -557,8 +557,8 @@ def test_vmap_of_rms_norm() -> None:
         got = torch.func.vmap(gradients, in_dims=dims)(*given)
         for i in range(6):
             alone = gradients(*(t if d is None else t[i] for t, d in zip(given, dims, strict=True)))
-            for mine, other in zip(got, alone, strict=True):
-                torch.testing.assert_close(mine[i], other)
+            for actual, other in zip(got, alone, strict=True):
+                torch.testing.assert_close(actual[i], other)
 
 
 def test_vmap_over_an_empty_batch() -> None:
@@ -607,8 +607,8 @@ def test_gradients_in_nine_dimensions(name: str) -> None:
     for each in (x, flat):
         (first,) = torch.autograd.grad(getattr(A, name)(each).sin().sum(), each, create_graph=True)
         gradients.append((first, *torch.autograd.grad(first.square().sum(), each)))
-    for mine, other in zip(*gradients, strict=True):
-        assert torch.equal(mine.flatten(), other)
+    for actual, other in zip(*gradients, strict=True):
+        assert torch.equal(actual.flatten(), other)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -623,8 +623,8 @@ def test_compiles_without_graph_breaks(dynamic: bool) -> None:
         x, weight = torch.randn(rows, 8, requires_grad=True), torch.randn(8, requires_grad=True)
         expected = torch.autograd.grad(block(x, weight).square().sum(), (x, weight))
         got = torch.autograd.grad(compiled(x, weight).square().sum(), (x, weight))
-        for mine, other in zip(got, expected, strict=True):
-            assert torch.equal(mine, other)
+        for actual, other in zip(got, expected, strict=True):
+            assert torch.equal(actual, other)
 
 
 def test_compiles_with_numbers_of_rows_that_depend_on_data() -> None:
@@ -639,8 +639,8 @@ def test_compiles_with_numbers_of_rows_that_depend_on_data() -> None:
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
         got = torch.autograd.grad(compiled(x, weight, mask).square().sum(), (x, weight))
-    for mine, other in zip(got, torch.autograd.grad(block(x, weight, mask).square().sum(), (x, weight)), strict=True):
-        torch.testing.assert_close(mine, other)
+    for actual, other in zip(got, torch.autograd.grad(block(x, weight, mask).square().sum(), (x, weight)), strict=True):
+        torch.testing.assert_close(actual, other)
 
 
 @pytest.mark.slow
@@ -672,11 +672,11 @@ def test_inductor_compiles_every_operator(tmp_path: Path) -> None:
         compiled = torch.compile(model, fullgraph=True)
         got = compiled(*given)
         gradients = torch.autograd.grad(got[0].square().sum(), parameters)
-    for mine, other in zip(got, expected, strict=True):
-        torch.testing.assert_close(mine, other)
-        assert mine.stride() == other.stride()
-    for mine, other in zip(gradients, torch.autograd.grad(expected[0].square().sum(), parameters), strict=True):
-        torch.testing.assert_close(mine, other)
+    for actual, other in zip(got, expected, strict=True):
+        torch.testing.assert_close(actual, other)
+        assert actual.stride() == other.stride()
+    for actual, other in zip(gradients, torch.autograd.grad(expected[0].square().sum(), parameters), strict=True):
+        torch.testing.assert_close(actual, other)
 
 
 AUTOCAST: dict[str, Callable[..., Any]] = {

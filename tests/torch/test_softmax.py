@@ -44,8 +44,8 @@ def test_masked_positions_have_no_weight_and_no_gradient() -> None:
     """In causal attention, later positions have no weight and no gradient."""
     scores = given(6, 6).masked_fill(torch.ones(6, 6).triu(1).bool(), -math.inf)
     got, expected = (gradients(lambda x, f=f: f(x, -1), scores) for f in (ours.softmax, theirs.softmax))
-    for mine, other in zip(got, expected, strict=True):
-        torch.testing.assert_close(mine, other)
+    for actual, other in zip(got, expected, strict=True):
+        torch.testing.assert_close(actual, other)
     assert torch.equal(got[0].triu(1), torch.zeros(6, 6))
 
 

@@ -2060,7 +2060,7 @@ def aclnnBatchNormGetWorkspaceSize(
     saveMean: int | None,
     saveInvstd: int | None,
 ) -> tuple[int, int, int]:
-    """BatchNorm: normalisation of each channel, by the batch's statistics in training, else by running ones.
+    """BatchNorm: normalization of each channel, by the batch's statistics in training, else by running ones.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -2068,7 +2068,7 @@ def aclnnBatchNormGetWorkspaceSize(
     """
 
 def aclnnBatchNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """BatchNorm: normalisation of each channel, by the batch's statistics in training, else by running ones.
+    """BatchNorm: normalization of each channel, by the batch's statistics in training, else by running ones.
 
     Phase two: queue the computation.
     """
@@ -2088,7 +2088,7 @@ def aclnnBatchNormBackwardGetWorkspaceSize(
     gradWeight: int | None,
     gradBias: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of BatchNorm for its input, weight and bias, each switched by a mask.
+    """Gradients of BatchNorm for its input, weight and bias, each selected by a mask.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -2096,7 +2096,7 @@ def aclnnBatchNormBackwardGetWorkspaceSize(
     """
 
 def aclnnBatchNormBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradients of BatchNorm for its input, weight and bias, each switched by a mask.
+    """Gradients of BatchNorm for its input, weight and bias, each selected by a mask.
 
     Phase two: queue the computation.
     """
@@ -2312,7 +2312,7 @@ def aclnnEluBackward(workspace: int | None, workspaceSize: int, executor: int | 
     """
 
 def aclnnFastGeluGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """FastGelu: x times the logistic function of 1.702 x.
+    """FastGELU: x times the logistic function of 1.702 x.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -2320,7 +2320,7 @@ def aclnnFastGeluGetWorkspaceSize(self: int | None, out: int | None) -> tuple[in
     """
 
 def aclnnFastGelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """FastGelu: x times the logistic function of 1.702 x.
+    """FastGELU: x times the logistic function of 1.702 x.
 
     Phase two: queue the computation.
     """
@@ -2328,7 +2328,7 @@ def aclnnFastGelu(workspace: int | None, workspaceSize: int, executor: int | Non
 def aclnnFastGeluBackwardGetWorkspaceSize(
     gradOutput: int | None, self: int | None, gradInput: int | None
 ) -> tuple[int, int, int]:
-    """Gradient of FastGelu with respect to its input.
+    """Gradient of FastGELU with respect to its input.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -2336,7 +2336,7 @@ def aclnnFastGeluBackwardGetWorkspaceSize(
     """
 
 def aclnnFastGeluBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of FastGelu with respect to its input.
+    """Gradient of FastGELU with respect to its input.
 
     Phase two: queue the computation.
     """
@@ -2344,7 +2344,7 @@ def aclnnFastGeluBackward(workspace: int | None, workspaceSize: int, executor: i
 def aclnnGeGluGetWorkspaceSize(
     self: int | None, dim: int, approximate: int, out: int | None, outGelu: int | None
 ) -> tuple[int, int, int]:
-    """GeGLU: the first half along a dimension times Gelu of the second half, and that by itself.
+    """GeGLU: the first half along a dimension times GELU of the second half, and that by itself.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -2352,7 +2352,7 @@ def aclnnGeGluGetWorkspaceSize(
     """
 
 def aclnnGeGlu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """GeGLU: the first half along a dimension times Gelu of the second half, and that by itself.
+    """GeGLU: the first half along a dimension times GELU of the second half, and that by itself.
 
     Phase two: queue the computation.
     """
@@ -2360,7 +2360,7 @@ def aclnnGeGlu(workspace: int | None, workspaceSize: int, executor: int | None, 
 def aclnnGeGluV3GetWorkspaceSize(
     self: int | None, dim: int, approximate: int, activateLeft: int, out: int | None, outGelu: int | None
 ) -> tuple[int, int, int]:
-    """GeGLU: one half along a dimension times Gelu of the other half, and that by itself.
+    """GeGLU: one half along a dimension times GELU of the other half, and that by itself.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -2368,7 +2368,7 @@ def aclnnGeGluV3GetWorkspaceSize(
     """
 
 def aclnnGeGluV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """GeGLU: one half along a dimension times Gelu of the other half, and that by itself.
+    """GeGLU: one half along a dimension times GELU of the other half, and that by itself.
 
     Phase two: queue the computation.
     """
@@ -2412,7 +2412,7 @@ def aclnnGeGluV3Backward(workspace: int | None, workspaceSize: int, executor: in
     """
 
 def aclnnGeluGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Gelu, approximated by tanh.
+    """GELU, approximated by tanh.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -2420,13 +2420,13 @@ def aclnnGeluGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, i
     """
 
 def aclnnGelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gelu, approximated by tanh.
+    """GELU, approximated by tanh.
 
     Phase two: queue the computation.
     """
 
 def aclnnGeluV2GetWorkspaceSize(x: int | None, approximate: int, y: int | None) -> tuple[int, int, int]:
-    """Gelu, exact or approximated by tanh.
+    """GELU, exact or approximated by tanh.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -2434,7 +2434,7 @@ def aclnnGeluV2GetWorkspaceSize(x: int | None, approximate: int, y: int | None) 
     """
 
 def aclnnGeluV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gelu, exact or approximated by tanh.
+    """GELU, exact or approximated by tanh.
 
     Phase two: queue the computation.
     """
@@ -2442,7 +2442,7 @@ def aclnnGeluV2(workspace: int | None, workspaceSize: int, executor: int | None,
 def aclnnGeluBackwardGetWorkspaceSize(
     gradOutput: int | None, self: int | None, gradInput: int | None
 ) -> tuple[int, int, int]:
-    """Gradient of Gelu approximated by tanh, with broadcasting and type promotion.
+    """Gradient of GELU approximated by tanh, with broadcasting and type promotion.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -2450,7 +2450,7 @@ def aclnnGeluBackwardGetWorkspaceSize(
     """
 
 def aclnnGeluBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of Gelu approximated by tanh, with broadcasting and type promotion.
+    """Gradient of GELU approximated by tanh, with broadcasting and type promotion.
 
     Phase two: queue the computation.
     """
@@ -2458,7 +2458,7 @@ def aclnnGeluBackward(workspace: int | None, workspaceSize: int, executor: int |
 def aclnnGeluBackwardV2GetWorkspaceSize(
     gradOutput: int | None, self: int | None, approximate: str | bytes | None, gradInput: int | None
 ) -> tuple[int, int, int]:
-    """Gradient of Gelu with respect to its input, with broadcasting and type promotion.
+    """Gradient of GELU with respect to its input, with broadcasting and type promotion.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -2466,7 +2466,7 @@ def aclnnGeluBackwardV2GetWorkspaceSize(
     """
 
 def aclnnGeluBackwardV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of Gelu with respect to its input, with broadcasting and type promotion.
+    """Gradient of GELU with respect to its input, with broadcasting and type promotion.
 
     Phase two: queue the computation.
     """
@@ -2530,7 +2530,7 @@ def aclnnGroupNormGetWorkspaceSize(
     meanOut: int | None,
     rstdOut: int | None,
 ) -> tuple[int, int, int]:
-    """GroupNorm: normalisation over groups of channels, with the mean and reciprocal deviation of each.
+    """GroupNorm: normalization over groups of channels, with the mean and reciprocal deviation of each.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -2538,7 +2538,7 @@ def aclnnGroupNormGetWorkspaceSize(
     """
 
 def aclnnGroupNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """GroupNorm: normalisation over groups of channels, with the mean and reciprocal deviation of each.
+    """GroupNorm: normalization over groups of channels, with the mean and reciprocal deviation of each.
 
     Phase two: queue the computation.
     """
@@ -2558,7 +2558,7 @@ def aclnnGroupNormBackwardGetWorkspaceSize(
     gradGammaOut: int | None,
     gradBetaOut: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of GroupNorm for its input, weight and bias, each switched by a mask.
+    """Gradients of GroupNorm for its input, weight and bias, each selected by a mask.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -2566,7 +2566,7 @@ def aclnnGroupNormBackwardGetWorkspaceSize(
     """
 
 def aclnnGroupNormBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradients of GroupNorm for its input, weight and bias, each switched by a mask.
+    """Gradients of GroupNorm for its input, weight and bias, each selected by a mask.
 
     Phase two: queue the computation.
     """
@@ -2605,7 +2605,7 @@ def aclnnGroupNormSiluV2GetWorkspaceSize(
     meanOut: int | None,
     rstdOut: int | None,
 ) -> tuple[int, int, int]:
-    """GroupNorm, followed by SiLU on demand, with the mean and reciprocal deviation of each group.
+    """GroupNorm, optionally followed by SiLU, with the mean and reciprocal deviation of each group.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -2613,7 +2613,7 @@ def aclnnGroupNormSiluV2GetWorkspaceSize(
     """
 
 def aclnnGroupNormSiluV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """GroupNorm, followed by SiLU on demand, with the mean and reciprocal deviation of each group.
+    """GroupNorm, optionally followed by SiLU, with the mean and reciprocal deviation of each group.
 
     Phase two: queue the computation.
     """
@@ -2631,7 +2631,7 @@ def aclnnGroupNormSwishGetWorkspaceSize(
     meanOut: int | None,
     rstdOut: int | None,
 ) -> tuple[int, int, int]:
-    """GroupNorm, followed by Swish on demand, with the mean and reciprocal deviation of each group.
+    """GroupNorm, optionally followed by Swish, with the mean and reciprocal deviation of each group.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -2639,7 +2639,7 @@ def aclnnGroupNormSwishGetWorkspaceSize(
     """
 
 def aclnnGroupNormSwish(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """GroupNorm, followed by Swish on demand, with the mean and reciprocal deviation of each group.
+    """GroupNorm, optionally followed by Swish, with the mean and reciprocal deviation of each group.
 
     Phase two: queue the computation.
     """
@@ -2674,7 +2674,7 @@ def aclnnGroupNormSwishGrad(workspace: int | None, workspaceSize: int, executor:
     """
 
 def aclnnHardshrinkGetWorkspaceSize(self: int | None, lambd: int | None, out: int | None) -> tuple[int, int, int]:
-    """Zero instead of what is close to it.
+    """Elements close to 0 become 0.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -2682,7 +2682,7 @@ def aclnnHardshrinkGetWorkspaceSize(self: int | None, lambd: int | None, out: in
     """
 
 def aclnnHardshrink(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Zero instead of what is close to it.
+    """Elements close to 0 become 0.
 
     Phase two: queue the computation.
     """
@@ -2750,7 +2750,7 @@ def aclnnHardsigmoidBackward(
     """
 
 def aclnnHardswishGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Hardswish: x clipped off below -3, x (x + 3) / 6 up to 3, x above.
+    """Hardswish: 0 below -3, x (x + 3) / 6 up to 3, x above.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -2758,13 +2758,13 @@ def aclnnHardswishGetWorkspaceSize(self: int | None, out: int | None) -> tuple[i
     """
 
 def aclnnHardswish(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Hardswish: x clipped off below -3, x (x + 3) / 6 up to 3, x above.
+    """Hardswish: 0 below -3, x (x + 3) / 6 up to 3, x above.
 
     Phase two: queue the computation.
     """
 
 def aclnnInplaceHardswishGetWorkspaceSize(self: int | None) -> tuple[int, int, int]:
-    """Hardswish: x clipped off below -3, x (x + 3) / 6 up to 3, x above, its result written back into its argument.
+    """Hardswish: 0 below -3, x (x + 3) / 6 up to 3, x above, its result written back into its argument.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -2772,7 +2772,7 @@ def aclnnInplaceHardswishGetWorkspaceSize(self: int | None) -> tuple[int, int, i
     """
 
 def aclnnInplaceHardswish(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Hardswish: x clipped off below -3, x (x + 3) / 6 up to 3, x above, its result written back into its argument.
+    """Hardswish: 0 below -3, x (x + 3) / 6 up to 3, x above, its result written back into its argument.
 
     Phase two: queue the computation.
     """
@@ -2837,7 +2837,7 @@ def aclnnInstanceNormGetWorkspaceSize(
     mean: int | None,
     variance: int | None,
 ) -> tuple[int, int, int]:
-    """InstanceNorm: normalisation of each sample's channels, with the mean and variance of each.
+    """InstanceNorm: normalization of each sample's channels, with the mean and variance of each.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -2845,7 +2845,7 @@ def aclnnInstanceNormGetWorkspaceSize(
     """
 
 def aclnnInstanceNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """InstanceNorm: normalisation of each sample's channels, with the mean and variance of each.
+    """InstanceNorm: normalization of each sample's channels, with the mean and variance of each.
 
     Phase two: queue the computation.
     """
@@ -2909,7 +2909,7 @@ def aclnnFastLayerNormGetWorkspaceSize(
     meanOutOptional: int | None,
     rstdOutOptional: int | None,
 ) -> tuple[int, int, int]:
-    """LayerNorm whose sums a device may take in another order; computed like the others here.
+    """LayerNorm whose sums a device may add in another order; computed like LayerNorm here.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -2917,7 +2917,7 @@ def aclnnFastLayerNormGetWorkspaceSize(
     """
 
 def aclnnFastLayerNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """LayerNorm whose sums a device may take in another order; computed like the others here.
+    """LayerNorm whose sums a device may add in another order; computed like LayerNorm here.
 
     Phase two: queue the computation.
     """
@@ -2935,7 +2935,7 @@ def aclnnLayerNormBackwardGetWorkspaceSize(
     gradWeightOut: int | None,
     gradBiasOut: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of LayerNorm for its input, weight and bias, each switched by a mask.
+    """Gradients of LayerNorm for its input, weight and bias, each selected by a mask.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -2943,7 +2943,7 @@ def aclnnLayerNormBackwardGetWorkspaceSize(
     """
 
 def aclnnLayerNormBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradients of LayerNorm for its input, weight and bias, each switched by a mask.
+    """Gradients of LayerNorm for its input, weight and bias, each selected by a mask.
 
     Phase two: queue the computation.
     """
@@ -3235,7 +3235,7 @@ def aclnnSigmoidBackward(workspace: int | None, workspaceSize: int, executor: in
     """
 
 def aclnnSiluGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Silu (Swish with beta 1): x times its logistic function.
+    """SiLU (Swish with beta 1): x times its logistic function.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -3243,7 +3243,7 @@ def aclnnSiluGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, i
     """
 
 def aclnnSilu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Silu (Swish with beta 1): x times its logistic function.
+    """SiLU (Swish with beta 1): x times its logistic function.
 
     Phase two: queue the computation.
     """
@@ -3251,7 +3251,7 @@ def aclnnSilu(workspace: int | None, workspaceSize: int, executor: int | None, s
 def aclnnSiluBackwardGetWorkspaceSize(
     gradOutput: int | None, self: int | None, gradInput: int | None
 ) -> tuple[int, int, int]:
-    """Gradient of Silu (Swish with beta 1) with respect to its input.
+    """Gradient of SiLU (Swish with beta 1) with respect to its input.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -3259,7 +3259,7 @@ def aclnnSiluBackwardGetWorkspaceSize(
     """
 
 def aclnnSiluBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of Silu (Swish with beta 1) with respect to its input.
+    """Gradient of SiLU (Swish with beta 1) with respect to its input.
 
     Phase two: queue the computation.
     """
@@ -3417,7 +3417,7 @@ def aclnnSquaredRelu(workspace: int | None, workspaceSize: int, executor: int | 
     """
 
 def aclnnSwiGluGetWorkspaceSize(x: int | None, dim: int, out: int | None) -> tuple[int, int, int]:
-    """SwiGLU: Silu of the first half along a dimension times the second half.
+    """SwiGLU: SiLU of the first half along a dimension times the second half.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -3425,7 +3425,7 @@ def aclnnSwiGluGetWorkspaceSize(x: int | None, dim: int, out: int | None) -> tup
     """
 
 def aclnnSwiGlu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """SwiGLU: Silu of the first half along a dimension times the second half.
+    """SwiGLU: SiLU of the first half along a dimension times the second half.
 
     Phase two: queue the computation.
     """
@@ -3507,7 +3507,7 @@ def aclnnInplaceRelu(workspace: int | None, workspaceSize: int, executor: int | 
 def aclnnThresholdGetWorkspaceSize(
     self: int | None, threshold: int | None, value: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """A number instead of what is not above a threshold.
+    """Elements not above a threshold become a given number.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -3515,7 +3515,7 @@ def aclnnThresholdGetWorkspaceSize(
     """
 
 def aclnnThreshold(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """A number instead of what is not above a threshold.
+    """Elements not above a threshold become a given number.
 
     Phase two: queue the computation.
     """
@@ -3523,7 +3523,7 @@ def aclnnThreshold(workspace: int | None, workspaceSize: int, executor: int | No
 def aclnnInplaceThresholdGetWorkspaceSize(
     selfRef: int | None, threshold: int | None, value: int | None
 ) -> tuple[int, int, int]:
-    """A number instead of what is not above a threshold, its result written back into its argument.
+    """Elements not above a threshold become a given number, its result written back into its argument.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -3531,7 +3531,7 @@ def aclnnInplaceThresholdGetWorkspaceSize(
     """
 
 def aclnnInplaceThreshold(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """A number instead of what is not above a threshold, its result written back into its argument.
+    """Elements not above a threshold become a given number, its result written back into its argument.
 
     Phase two: queue the computation.
     """
@@ -4789,7 +4789,7 @@ def aclnnInplaceLeScalar(workspace: int | None, workspaceSize: int, executor: in
     """
 
 def aclnnIsFiniteGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Tell finite numbers from others.
+    """Test elements for finite numbers.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -4797,7 +4797,7 @@ def aclnnIsFiniteGetWorkspaceSize(self: int | None, out: int | None) -> tuple[in
     """
 
 def aclnnIsFinite(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Tell finite numbers from others.
+    """Test elements for finite numbers.
 
     Phase two: queue the computation.
     """
@@ -17557,7 +17557,7 @@ def aclnnMlaPrologV2WeightNzGetWorkspaceSize(
     queryRopeOut: int | None,
     dequantScaleQNopeOutOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Queries and keys in pages of latent attention, with rotary parts, from tokens.
+    """Queries and cached keys of latent attention, with rotary parts, from tokens.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -17567,7 +17567,7 @@ def aclnnMlaPrologV2WeightNzGetWorkspaceSize(
 def aclnnMlaPrologV2WeightNz(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Queries and keys in pages of latent attention, with rotary parts, from tokens.
+    """Queries and cached keys of latent attention, with rotary parts, from tokens.
 
     Phase two: queue the computation.
     """
@@ -18914,7 +18914,7 @@ def aclnnQuantMatmulDequantGetWorkspaceSize(
     transposeWeight: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Quantise rows, multiply them with a matrix of INT8 and restore the products.
+    """Quantize rows, multiply them with a matrix of INT8 and restore the products.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -18922,7 +18922,7 @@ def aclnnQuantMatmulDequantGetWorkspaceSize(
     """
 
 def aclnnQuantMatmulDequant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantise rows, multiply them with a matrix of INT8 and restore the products.
+    """Quantize rows, multiply them with a matrix of INT8 and restore the products.
 
     Phase two: queue the computation.
     """
@@ -18940,7 +18940,7 @@ def aclnnQuantGroupedMatmulDequantGetWorkspaceSize(
     transposeWeight: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Quantise rows, multiply groups of them with matrices of INT8 and restore the products.
+    """Quantize rows, multiply groups of them with matrices of INT8 and restore the products.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -18950,7 +18950,7 @@ def aclnnQuantGroupedMatmulDequantGetWorkspaceSize(
 def aclnnQuantGroupedMatmulDequant(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Quantise rows, multiply groups of them with matrices of INT8 and restore the products.
+    """Quantize rows, multiply groups of them with matrices of INT8 and restore the products.
 
     Phase two: queue the computation.
     """
@@ -20394,7 +20394,7 @@ def aclnnMoeDistributeCombineAddRmsNormGetWorkspaceSize(
     rstdOut: int | None,
     xOut: int | None,
 ) -> tuple[int, int, int]:
-    """Combine the weighted outputs of experts on the ranks of a group, with a residual; norm it.
+    """Combine the weighted outputs of experts on the ranks of a group, with a residual, and normalize the sum.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -20404,7 +20404,7 @@ def aclnnMoeDistributeCombineAddRmsNormGetWorkspaceSize(
 def aclnnMoeDistributeCombineAddRmsNorm(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Combine the weighted outputs of experts on the ranks of a group, with a residual; norm it.
+    """Combine the weighted outputs of experts on the ranks of a group, with a residual, and normalize the sum.
 
     Phase two: queue the computation.
     """
@@ -20452,7 +20452,7 @@ def aclnnMoeDistributeCombineAddRmsNormV2GetWorkspaceSize(
     rstdOut: int | None,
     xOut: int | None,
 ) -> tuple[int, int, int]:
-    """Combine the weighted outputs of experts on the ranks of a group, with a residual; norm it.
+    """Combine the weighted outputs of experts on the ranks of a group, with a residual, and normalize the sum.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
@@ -20462,7 +20462,7 @@ def aclnnMoeDistributeCombineAddRmsNormV2GetWorkspaceSize(
 def aclnnMoeDistributeCombineAddRmsNormV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Combine the weighted outputs of experts on the ranks of a group, with a residual; norm it.
+    """Combine the weighted outputs of experts on the ranks of a group, with a residual, and normalize the sum.
 
     Phase two: queue the computation.
     """

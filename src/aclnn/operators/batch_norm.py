@@ -203,7 +203,7 @@ _PARAMETERS = ("weight", "bias", *_RUNNING)
 BATCH_NORM = Operator(
     name="batch_norm",
     function="aclnnBatchNorm",
-    summary="BatchNorm: normalisation of each channel, by the batch's statistics in training, else by running ones.",
+    summary="BatchNorm: normalization of each channel, by the batch's statistics in training, else by running ones.",
     formula=(
         "out = (x - mean) / sqrt(var + eps) * w + b;  in training running_mean = (1 - m) * running_mean + m * mean,  "
         "running_var = (1 - m) * running_var + m * var * n / (n - 1)"
@@ -284,7 +284,7 @@ def _gradient_checks(*on_950: Check, video: tuple[Check, ...] = ()) -> tuple[Che
 BATCH_NORM_BACKWARD = Operator(
     name="batch_norm_backward",
     function="aclnnBatchNormBackward",
-    summary="Gradients of BatchNorm for its input, weight and bias, each switched by a mask.",
+    summary="Gradients of BatchNorm for its input, weight and bias, each selected by a mask.",
     formula=(
         "xhat = (x - mean) * rstd,  dw = sum(dy * xhat),  db = sum(dy),  "
         "dx = w * rstd * (dy - db / n - xhat * dw / n) in training,  else w * rstd * dy"

@@ -51,7 +51,7 @@ def _supported(product: Product) -> frozenset[DataType]:
 FAST_GELU = Operator(
     name="fast_gelu",
     function="aclnnFastGelu",
-    summary="FastGelu: x times the logistic function of 1.702 x.",
+    summary="FastGELU: x times the logistic function of 1.702 x.",
     formula="out = x / (1 + exp(-1.702 * x))",
     parameters=(
         Parameter("self", "self", Kind.INPUT, "x"),
@@ -73,7 +73,7 @@ FAST_GELU = Operator(
 FAST_GELU_BACKWARD = Operator(
     name="fast_gelu_backward",
     function="aclnnFastGeluBackward",
-    summary="Gradient of FastGelu with respect to its input.",
+    summary="Gradient of FastGELU with respect to its input.",
     formula="dx = dy * ((s - 1) * (-1.702 * x) + 1) * s,  s = 1 / (exp(-1.702 * x) + 1)",
     parameters=(
         Parameter("gradOutput", "grad_output", Kind.INPUT, "dy, the gradient arriving at the output"),

@@ -101,7 +101,7 @@ _MODE = one_of("approximate", ERF, TANH)
 GE_GLU = Operator(
     name="ge_glu",
     function="aclnnGeGlu",
-    summary="GeGLU: the first half along a dimension times Gelu of the second half, and that by itself.",
+    summary="GeGLU: the first half along a dimension times GELU of the second half, and that by itself.",
     formula="out = p * gelu(g), outGelu = gelu(g),  [p | g] = self",
     parameters=(
         Parameter("self", "self", Kind.INPUT, "[p | g]"),
@@ -132,7 +132,7 @@ GE_GLU_V3 = replace(
     GE_GLU,
     name="ge_glu_v3",
     function="aclnnGeGluV3",
-    summary="GeGLU: one half along a dimension times Gelu of the other half, and that by itself.",
+    summary="GeGLU: one half along a dimension times GELU of the other half, and that by itself.",
     formula="out = p * gelu(g), outGelu = gelu(g),  [p | g] = self, or [g | p] if activateLeft",
     parameters=(*GE_GLU.parameters[:3], _LEFT, *GE_GLU.parameters[3:]),
 )

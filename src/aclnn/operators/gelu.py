@@ -111,7 +111,7 @@ def _forward_v2_work(call: Call) -> Elementwise | None:
 GELU = Operator(
     name="gelu",
     function="aclnnGelu",
-    summary="Gelu, approximated by tanh.",
+    summary="GELU, approximated by tanh.",
     formula="out = 0.5 * x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3)))",
     parameters=(
         Parameter("self", "self", Kind.INPUT, "x"),
@@ -133,7 +133,7 @@ GELU = Operator(
 GELU_V2 = Operator(
     name="gelu_v2",
     function="aclnnGeluV2",
-    summary="Gelu, exact or approximated by tanh.",
+    summary="GELU, exact or approximated by tanh.",
     formula="y = x * Phi(x);  approximate = 1: y = 0.5 * x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3)))",
     parameters=(
         Parameter("x", "x", Kind.INPUT, "x"),
@@ -174,7 +174,7 @@ def _work_by_tanh(call: Call) -> Elementwise | None:
 GELU_BACKWARD = Operator(
     name="gelu_backward",
     function="aclnnGeluBackward",
-    summary="Gradient of Gelu approximated by tanh, with broadcasting and type promotion.",
+    summary="Gradient of GELU approximated by tanh, with broadcasting and type promotion.",
     formula="dx = dy * (0.5 * (1 + tanh(u)) + 0.5 * x * (1 - tanh(u)^2) * u'),  u = sqrt(2/pi) * (x + 0.044715 * x^3)",
     parameters=(
         Parameter("gradOutput", "grad_output", Kind.INPUT, "dy, the gradient arriving at the output"),
@@ -200,7 +200,7 @@ GELU_BACKWARD = Operator(
 GELU_BACKWARD_V2 = Operator(
     name="gelu_backward_v2",
     function="aclnnGeluBackwardV2",
-    summary="Gradient of Gelu with respect to its input, with broadcasting and type promotion.",
+    summary="Gradient of GELU with respect to its input, with broadcasting and type promotion.",
     formula=(
         "none: dx = dy * (Phi(x) + x * phi(x));  "
         "tanh: dx = dy * (0.5 * (1 + tanh(u)) + 0.5 * x * (1 - tanh(u)^2) * u'),  u = sqrt(2/pi) * (x + 0.044715 * x^3)"

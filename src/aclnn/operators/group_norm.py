@@ -168,7 +168,7 @@ _ATTRIBUTES = (
 GROUP_NORM = Operator(
     name="group_norm",
     function="aclnnGroupNorm",
-    summary="GroupNorm: normalisation over groups of channels, with the mean and reciprocal deviation of each.",
+    summary="GroupNorm: normalization over groups of channels, with the mean and reciprocal deviation of each.",
     formula="out = (x - mean) * rstd * w + b,  mean = sum(x) / n,  rstd = 1 / sqrt(sum((x - mean)^2) / n + eps)",
     parameters=(
         Parameter("self", "input", Kind.INPUT, "x: (N, C, …)"),
@@ -204,7 +204,7 @@ GROUP_NORM = Operator(
 GROUP_NORM_BACKWARD = Operator(
     name="group_norm_backward",
     function="aclnnGroupNormBackward",
-    summary="Gradients of GroupNorm for its input, weight and bias, each switched by a mask.",
+    summary="Gradients of GroupNorm for its input, weight and bias, each selected by a mask.",
     formula=(
         "xhat = (x - mean) * rstd,  g = dy * w,  dx = (g - sum(g) / n - xhat * sum(g * xhat) / n) * rstd,  "
         "dw = sum of dy * xhat,  db = sum of dy"

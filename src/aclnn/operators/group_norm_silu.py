@@ -126,7 +126,7 @@ GROUP_NORM_SILU_V2 = replace(
     GROUP_NORM_SILU,
     name="group_norm_silu_v2",
     function="aclnnGroupNormSiluV2",
-    summary="GroupNorm, followed by SiLU on demand, with the mean and reciprocal deviation of each group.",
+    summary="GroupNorm, optionally followed by SiLU, with the mean and reciprocal deviation of each group.",
     parameters=(
         *GROUP_NORM_SILU.parameters[:5],
         Parameter("activateSilu", "activate_silu", Kind.BOOL, "false for GroupNorm alone"),

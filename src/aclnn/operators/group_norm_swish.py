@@ -124,7 +124,7 @@ _DIVIDES_C = dividing_groups(_channel_count, "channels of x", "numGroups")
 GROUP_NORM_SWISH = Operator(
     name="group_norm_swish",
     function="aclnnGroupNormSwish",
-    summary="GroupNorm, followed by Swish on demand, with the mean and reciprocal deviation of each group.",
+    summary="GroupNorm, optionally followed by Swish, with the mean and reciprocal deviation of each group.",
     formula="z = (x - mean) * rstd * w + b,  y = z / (1 + exp(-k * z)),  rstd = 1 / sqrt(var + eps)",
     parameters=(
         Parameter("x", "input", Kind.INPUT, "(N, C, …)"),

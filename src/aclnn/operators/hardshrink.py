@@ -57,7 +57,7 @@ _GRADIENT_SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | {Produc
 HARDSHRINK = Operator(
     name="hardshrink",
     function="aclnnHardshrink",
-    summary="Zero instead of what is close to it.",
+    summary="Elements close to 0 become 0.",
     formula="out = x if |x| > lambd else 0",
     parameters=(
         Parameter("self", "self", Kind.INPUT, "x"),

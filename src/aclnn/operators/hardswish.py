@@ -51,7 +51,7 @@ _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | {Product.ATLAS_T
 HARDSWISH = Operator(
     name="hardswish",
     function="aclnnHardswish",
-    summary="Hardswish: x clipped off below -3, x (x + 3) / 6 up to 3, x above.",
+    summary="Hardswish: 0 below -3, x (x + 3) / 6 up to 3, x above.",
     formula="out = 0 if x <= -3, x if x >= 3, else x * (x + 3) / 6",
     parameters=(
         Parameter("self", "self", Kind.INPUT, "x"),

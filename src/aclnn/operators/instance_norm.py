@@ -77,7 +77,7 @@ def _infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
 INSTANCE_NORM = Operator(
     name="instance_norm",
     function="aclnnInstanceNorm",
-    summary="InstanceNorm: normalisation of each sample's channels, with the mean and variance of each.",
+    summary="InstanceNorm: normalization of each sample's channels, with the mean and variance of each.",
     formula="y = (x - mean) / sqrt(variance + eps) * w + b,  mean = sum(x) / HW,  variance = sum((x - mean)^2) / HW",
     parameters=(
         Parameter("x", "input", Kind.INPUT, "(N, C, H, W) or (N, H, W, C)"),

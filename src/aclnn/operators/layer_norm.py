@@ -302,7 +302,7 @@ FAST_LAYER_NORM = replace(
     LAYER_NORM,
     name="fast_layer_norm",
     function="aclnnFastLayerNorm",
-    summary="LayerNorm whose sums a device may take in another order; computed like the others here.",
+    summary="LayerNorm whose sums a device may add in another order; computed like LayerNorm here.",
     support=dict.fromkeys(A2_CLASS, WITH_BFLOAT16),
     checks=(
         *_FORWARD_CHECKS,
@@ -316,7 +316,7 @@ FAST_LAYER_NORM = replace(
 LAYER_NORM_BACKWARD = Operator(
     name="layer_norm_backward",
     function="aclnnLayerNormBackward",
-    summary="Gradients of LayerNorm for its input, weight and bias, each switched by a mask.",
+    summary="Gradients of LayerNorm for its input, weight and bias, each selected by a mask.",
     formula=(
         "xhat = (x - mean) * rstd,  g = dy * w,  dx = (g - sum(g) / N - xhat * sum(g * xhat) / N) * rstd,  "
         "dw = sum over rows of dy * xhat,  db = sum over rows of dy"

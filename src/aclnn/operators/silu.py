@@ -84,7 +84,7 @@ def _infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
 SILU = Operator(
     name="silu",
     function="aclnnSilu",
-    summary="Silu (Swish with beta 1): x times its logistic function.",
+    summary="SiLU (Swish with beta 1): x times its logistic function.",
     formula="out = x / (1 + exp(-x))",
     parameters=(
         Parameter("self", "self", Kind.INPUT, "x"),
@@ -106,7 +106,7 @@ SILU = Operator(
 SILU_BACKWARD = Operator(
     name="silu_backward",
     function="aclnnSiluBackward",
-    summary="Gradient of Silu (Swish with beta 1) with respect to its input.",
+    summary="Gradient of SiLU (Swish with beta 1) with respect to its input.",
     formula="dx = dy * s * (1 + x - x * s),  s = 1 / (1 + exp(-x))",
     parameters=(
         Parameter("gradOutput", "grad_output", Kind.INPUT, "dy, the gradient arriving at the output"),

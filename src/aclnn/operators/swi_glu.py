@@ -68,7 +68,7 @@ _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | {Product.ATLAS_I
 SWI_GLU = Operator(
     name="swi_glu",
     function="aclnnSwiGlu",
-    summary="SwiGLU: Silu of the first half along a dimension times the second half.",
+    summary="SwiGLU: SiLU of the first half along a dimension times the second half.",
     formula="out = a / (1 + exp(-a)) * b,  [a | b] = x",
     parameters=(
         Parameter("x", "x", Kind.INPUT, "[a | b]"),

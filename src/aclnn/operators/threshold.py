@@ -152,7 +152,7 @@ INPLACE_RELU = in_place(
 THRESHOLD = Operator(
     name="threshold",
     function="aclnnThreshold",
-    summary="A number instead of what is not above a threshold.",
+    summary="Elements not above a threshold become a given number.",
     formula="out = x if x > threshold else value",
     parameters=(
         Parameter("self", "self", Kind.INPUT, "x; also integers"),

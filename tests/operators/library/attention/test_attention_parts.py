@@ -255,8 +255,8 @@ def test_packed_sequences_have_statistics_by_tokens(layout: str | None) -> None:
     operator = BY_NAME[RINGS[layout is not None]]
     prepare(operator, {name: each.tensor for name, each in arrays.items()} | layouts, Product.ATLAS_A2).run()
     maxima, sums = ([torch.from_numpy(each)[..., None].double() for each in of_tokens[at::2]] for at in (0, 1))
-    wanted, logarithm = _combined([torch.from_numpy(each).double() for each in outs], maxima, sums)
-    np.testing.assert_allclose(arrays["attnOutOut"].view, wanted, rtol=1e-5, atol=1e-6)
+    expected, logarithm = _combined([torch.from_numpy(each).double() for each in outs], maxima, sums)
+    np.testing.assert_allclose(arrays["attnOutOut"].view, expected, rtol=1e-5, atol=1e-6)
     most = np.maximum(of_tokens[0], of_tokens[2])
     np.testing.assert_array_equal(arrays["softmaxMaxOut"].view, stored(most))
     whole = np.exp(logarithm.numpy()[..., 0] - most)

@@ -208,11 +208,11 @@ def test_heads_of_one_query_may_have_a_dimension_of_their_own() -> None:
         for name, each in _infer(D.FLOAT16).items()
         if isinstance(each, T)
     } | {"blockTableOptional": TABLE}
-    apart = {
+    with_queries = {
         name: value[:, None] if name in ("query", "output", "topKOutput") else value for name, value in merged.items()
     }
     first = computed(INFER, _infer(D.FLOAT16) | merged)
-    second = computed(INFER, _infer(D.FLOAT16, "BSND") | {name: value.copy() for name, value in apart.items()})
+    second = computed(INFER, _infer(D.FLOAT16, "BSND") | {name: value.copy() for name, value in with_queries.items()})
     for name in ("output", "topKOutput"):
         np.testing.assert_array_equal(first[name][:, None], second[name])
 

@@ -107,8 +107,8 @@ def test_windows_overlap_in_gradients_only() -> None:
     call = {"input": rows, "weight": weight, "actSeqLenOptional": (40,), "layoutOptional": "TND"}
     windows = WINDOWS | {"compressBlockSize": 16}
     found = computed(COMPRESS, call | windows | {"output": np.zeros((2, 1, 16), np.float16)})["output"]
-    wanted = (rows[:32].reshape(2, 16, 1, 16).astype(np.float64) * weight[..., None]).sum(1)
-    np.testing.assert_allclose(found, wanted, 2e-3, 2e-3)
+    expected = (rows[:32].reshape(2, 16, 1, 16).astype(np.float64) * weight[..., None]).sum(1)
+    np.testing.assert_allclose(found, expected, 2e-3, 2e-3)
     arguments = described(CALLS[GRADIENT](D.FLOAT16) | {"compressStride": 32})
     with pytest.raises(AclnnError, match="more than compressStride, got 32 and 32"):
         prepare(BY_NAME[GRADIENT], arguments, Product.ATLAS_A2)

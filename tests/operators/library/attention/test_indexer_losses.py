@@ -250,7 +250,7 @@ def test_losses_and_gradients_match_pytorch(name: str, has_ropes: bool, weight: 
             found = scores_of_indexer[q, own]
             of_indexer[:, b, q] = torch.stack((found.max(), (found - found.max()).exp().sum())).detach()
             loss = loss + torch.nn.functional.kl_div(found.log_softmax(0), shares, reduction="sum")
-    wanted = torch.autograd.grad(loss, given)
+    expected = torch.autograd.grad(loss, given)
     statistics = [each.permute(0, 2, 1)[..., None] if name == DENSE else each[:, None] for each in (tops, sums)]
     arrays |= {each: x.float().numpy() for each, x in zip(STATISTICS, statistics, strict=True)}
     if name == DENSE:
@@ -272,7 +272,7 @@ def test_losses_and_gradients_match_pytorch(name: str, has_ropes: bool, weight: 
     texts = {key: value for key, value in changes.items() if not isinstance(value, T)}
     of_packed = computed(name, call | texts | packed, product)
     np.testing.assert_array_equal(of_packed["loss"], found["loss"])
-    for out, gradient in zip([each.name for each in operator.outputs], wanted, strict=False):
+    for out, gradient in zip([each.name for each in operator.outputs], expected, strict=False):
         np.testing.assert_allclose(found[out], gradient, 2e-3, 1e-3, err_msg=out)
         np.testing.assert_array_equal(of_packed[out].reshape(found[out].shape), found[out])
 

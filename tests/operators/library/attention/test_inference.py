@@ -85,10 +85,10 @@ NAMES = {
 
 def owned(of: str, arguments: Arguments, lists: tuple[str, ...] = ("key", "value")) -> Arguments:
     """The arguments of a function, of those by V5's names; its keys and values are lists, or tensors."""
-    mine = {p.name: arguments.get(NAMES[of][p.name]) for p in BY_NAME[of].parameters if NAMES[of][p.name] in arguments}
+    named = {p.name: arguments.get(NAMES[of][p.name]) for p in BY_NAME[of].parameters if NAMES[of][p.name] in arguments}
     if not of.startswith(PROMPTS):
-        return mine
-    return {name: x[0] if name in lists and x else x for name, x in mine.items()}
+        return named
+    return {name: x[0] if name in lists and x else x for name, x in named.items()}
 
 
 def _call(d: D = D.FLOAT16, **change: Any) -> Arguments:

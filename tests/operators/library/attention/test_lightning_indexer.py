@@ -253,7 +253,7 @@ def _samples(random: np.random.Generator) -> dict[str, Array]:
 def test_packed_sequences_and_pages_give_the_results_of_samples() -> None:
     arrays = _samples(np.random.default_rng(5))
     plain = {name: value for name, value in _forward(D.FLOAT16).items() if name not in arrays}
-    wanted = computed(FORWARD, arrays | plain)
+    expected = computed(FORWARD, arrays | plain)
     queries, keys = LENGTHS.values()
 
     def packed(x: Array, lengths: Array) -> Array:
@@ -266,13 +266,13 @@ def test_packed_sequences_and_pages_give_the_results_of_samples() -> None:
     layouts = {"layoutQueryOptional": "TND", "layoutKeyOptional": "TND"}
     found = computed(FORWARD, plain | layouts | given)
     for name in outs:
-        np.testing.assert_array_equal(found[name], packed(wanted[name], queries))
+        np.testing.assert_array_equal(found[name], packed(expected[name], queries))
     pages = np.zeros((4, 16, 1, SIZE), np.float16)
     pages[[3, 1], :KEYS] = arrays["key"]
     paged = {"key": pages, "blockTableOptional": np.array([[3], [1]], np.int32), "layoutKeyOptional": "PA_BSND"}
     paged |= {"returnValues": False, "sparseValuesOut": None}
     found = computed(FORWARD, plain | arrays | paged)
-    np.testing.assert_array_equal(found["sparseIndicesOut"], wanted["sparseIndicesOut"])
+    np.testing.assert_array_equal(found["sparseIndicesOut"], expected["sparseIndicesOut"])
     for change, text in (
         (
             {"blockTableOptional": np.array([[3], [4]], np.int32)},
@@ -290,13 +290,13 @@ def test_gradients_of_packed_sequences_match_samples() -> None:
     arrays = {name: random.normal(size=each.shape).astype(each.dtype.numpy) for name, each in arrays.items()}
     arrays["sparseIndices"] = CHOSEN[:, :, None].astype(np.int32)
     plain = {name: value for name, value in _backward(D.FLOAT16).items() if name not in arrays}
-    wanted = computed(BACKWARD, plain | arrays)
+    expected = computed(BACKWARD, plain | arrays)
     packed = {name: each.reshape(-1, *each.shape[2:]) for name, each in arrays.items()}
     ends = {"actualSeqQLenOptional": QUERIES, "actualSeqKvLenOptional": KEYS}
     packed |= {name: np.array([size, 2 * size], np.int32) for name, size in ends.items()}
     found = computed(BACKWARD, plain | packed | {"inputLayout": "TND"})
     for name in ("dqOut", "dkOut", "dweightsOut"):
-        np.testing.assert_array_equal(found[name].reshape(wanted[name].shape), wanted[name])
+        np.testing.assert_array_equal(found[name].reshape(expected[name].shape), expected[name])
     with pytest.raises(AclnnError, match="expected numbers from 0 to 4, got 7"):
         computed(BACKWARD, plain | arrays | {"sparseIndices": np.full_like(arrays["sparseIndices"], 7)})
 
@@ -334,8 +334,8 @@ def test_ascend_950_takes_8_bit_floats(half: D, scale: D) -> None:
     call |= {name: call[name]._replace(dtype=of) for name, of in types.items()}
     tensors = {name: each for name, each in call.items() if isinstance(each, T)}
     arrays = {name: random.normal(size=each.shape).astype(each.dtype.numpy) for name, each in tensors.items()} | LENGTHS
-    wanted = _best_quantized({name: torch.from_numpy(each.astype(np.float64)) for name, each in arrays.items()})
+    expected = _best_quantized({name: torch.from_numpy(each.astype(np.float64)) for name, each in arrays.items()})
     found = computed(QUANTIZED, call | arrays, Product.ASCEND_950)["out"]
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(found, expected)
     with pytest.raises(AclnnError, match="query: expected data type ACL_INT8 on Atlas A2"):
         prepare(BY_NAME[QUANTIZED], described(call), Product.ATLAS_A2)

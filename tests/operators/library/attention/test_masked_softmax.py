@@ -161,10 +161,10 @@ def test_attention_softmax_of_windows_takes_masks_and_biases_of_every_shape(
 ) -> None:
     random = np.random.default_rng(4)
     x, bias = (random.normal(size=of).astype(np.float32) for of in (of_scores, of_bias))
-    wanted = torch.tensor(x).double().view(2, 2, 3, 4, 5) * 0.5 + torch.tensor(bias).double().view(3, 4, 5)
+    expected = torch.tensor(x).double().view(2, 2, 3, 4, 5) * 0.5 + torch.tensor(bias).double().view(3, 4, 5)
     arrays = {"x": x, "relativePosBias": bias, "out": np.zeros_like(x)}
     if of_mask is not None:
         arrays["attenMaskOptional"] = random.normal(size=of_mask).astype(np.float32)
-        wanted = wanted + torch.tensor(arrays["attenMaskOptional"]).double().view(2, 1, 4, 5)
+        expected = expected + torch.tensor(arrays["attenMaskOptional"]).double().view(2, 1, 4, 5)
     found = computed(WINDOWS, _windows(D.FLOAT) | {"attenMaskOptional": None} | arrays)["out"]
-    np.testing.assert_allclose(found, wanted.softmax(-1).view(of_scores), 1e-6)
+    np.testing.assert_allclose(found, expected.softmax(-1).view(of_scores), 1e-6)

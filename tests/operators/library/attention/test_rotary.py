@@ -403,8 +403,8 @@ def test_tokens_have_one_position_each_without_sections(section: tuple[int, ...]
     call = attributes | {name: each.tensor for name, each in placed.items()}
     prepare(BY_NAME[TABLE], call, Product.ATLAS_A2).run()
     given = {name: torch.from_numpy(array) for name, array in tensors.items()}
-    wanted = _looked_up(given | attributes | {"positions": given["positions"].expand(3, -1), "mropeSection": SECTION})
-    for name, each in zip(("queryOut", "keyOut"), wanted, strict=True):
+    expected = _looked_up(given | attributes | {"positions": given["positions"].expand(3, -1), "mropeSection": SECTION})
+    for name, each in zip(("queryOut", "keyOut"), expected, strict=True):
         np.testing.assert_allclose(placed[name].view, each, rtol=1e-6, atol=1e-6)
     placed["positions"].view[0] = ROWS
     with pytest.raises(AclnnError, match="positions: expected numbers from 0 to 6"):
@@ -450,8 +450,8 @@ def test_ascend_950_interleaves_float32_by_angles_of_one_sample() -> None:
     random = np.random.default_rng(2)
     x, cos, sin = (random.normal(size=of).astype(np.float32) for of in ((2, 3, 5, 64), *((1, 1, 1, 64),) * 2))
     call = {"x": x, "cos": cos, "sin": sin, "out": np.zeros_like(x)}
-    wanted = _turned(*(wide(torch.from_numpy(each)) for each in (x, cos, sin)), 3)
+    expected = _turned(*(wide(torch.from_numpy(each)) for each in (x, cos, sin)), 3)
     found = computed(INTERLEAVED, call, Product.ASCEND_950)["out"]
-    np.testing.assert_array_equal(found, wanted.numpy().astype(np.float32))
+    np.testing.assert_array_equal(found, expected.numpy().astype(np.float32))
     with pytest.raises(AclnnError, match="x: expected data type ACL_FLOAT16 or ACL_BF16"):
         computed(INTERLEAVED, call)

@@ -114,8 +114,8 @@ def test_rows_of_positions_select_angles_in_both_cache_modes(mode: int, product:
     attributes = {"mropeSection": SECTION, "headSize": HEAD, "isNeoxStyle": True, "cacheMode": mode}
     found = computed(NAME, given | cache | outs | attributes, product)
     arrays = {name: torch.from_numpy(array) for name, array in (given | cache).items()}
-    for name, wanted in zip(outs, _looked_up(arrays | {"cacheMode": mode}), strict=True):
-        np.testing.assert_allclose(found[name], wanted, rtol=1e-6, atol=1e-6)
+    for name, expected in zip(outs, _looked_up(arrays | {"cacheMode": mode}), strict=True):
+        np.testing.assert_allclose(found[name], expected, rtol=1e-6, atol=1e-6)
 
 
 def test_four_rows_of_positions_select_angles_in_turn() -> None:

@@ -386,8 +386,8 @@ def test_sparse_attention_takes_blocks_sinks_and_all_keys() -> None:
     query, key = beside(_torch(arrays))
     lengths, value = [LENGTHS[name] for name in LENGTHS], wide(torch.from_numpy(arrays["value"]))
     of_blocks = computed(FORWARD, arrays | others | {"sparseBlockSizeOptional": BLOCK})
-    wanted = attention(query, key, value, BLOCKS, BLOCK, lengths)
-    np.testing.assert_allclose(of_blocks["attentionOut"], wanted[0], 2e-3, 2e-3)
+    expected = attention(query, key, value, BLOCKS, BLOCK, lengths)
+    np.testing.assert_allclose(of_blocks["attentionOut"], expected[0], 2e-3, 2e-3)
     sink = np.linspace(-1, 1, HEADS).astype(np.float32)
     found = computed(WITH_SINK, arrays | others | {"sinksOptional": sink}, Product.ASCEND_950)
     out, top, total = attention(query, key, value, BLOCKS, 1, lengths, wide(torch.from_numpy(sink)))
@@ -413,7 +413,7 @@ def test_packed_sequences_and_pages_give_the_results_of_samples(name: str) -> No
         arrays["value"] = arrays["key"]
     arrays = {key: each for key, each in arrays.items() if key not in STATISTICS}
     others |= {"returnSoftmaxLse": False, **dict.fromkeys(STATISTICS)} if name == FORWARD else {}
-    wanted = computed(name, arrays | others)["attentionOut"]
+    expected = computed(name, arrays | others)["attentionOut"]
     queries, keys = LENGTHS.values()
 
     def packed(x: Array, lengths: Array) -> Array:
@@ -424,14 +424,14 @@ def test_packed_sequences_and_pages_give_the_results_of_samples(name: str) -> No
     given |= {key: np.cumsum(x).astype(np.int32) for key, x in LENGTHS.items()}
     layouts = {"layoutQueryOptional": "TND", "layoutKvOptional": "TND"}
     found = computed(name, arrays | others | given | layouts)["attentionOut"]
-    np.testing.assert_array_equal(found, packed(wanted, queries))
+    np.testing.assert_array_equal(found, packed(expected, queries))
     pages = {}
     for key in of_keys:
         pages[key] = np.zeros((4, 16, *arrays[key].shape[2:]), arrays[key].dtype)
         pages[key][[3, 1], :KEYS] = arrays[key]
     pages["blockTableOptional"] = np.array([[3, 0], [1, 0]], np.int32)
     found = computed(name, arrays | others | pages | {"layoutKvOptional": "PA_BSND"})["attentionOut"]
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("is_merged", [False, True])
@@ -450,7 +450,7 @@ def test_gradients_of_sparse_attention_match_pytorch(is_merged: bool, has_ropes:
     value = given["key"] if is_merged else given["value"]
     arrays["sparseIndices"] = BLOCKS // size
     found, top, total = attention(query, key, value, BLOCKS // size, size)
-    wanted = torch.autograd.grad((found * wide(tensors["dOut"])).sum(), given.values())
+    expected = torch.autograd.grad((found * wide(tensors["dOut"])).sum(), given.values())
     arrays["out"] = found.detach().numpy().astype(np.float16)
     arrays |= {
         name: each.detach()[:, None].float().numpy() for name, each in zip(STATISTICS, (top, total), strict=True)
@@ -471,7 +471,7 @@ def test_gradients_of_sparse_attention_match_pytorch(is_merged: bool, has_ropes:
     ends = dict(zip(LENGTHS, (np.arange(1, 3) * each for each in (QUERIES, KEYS)), strict=True))
     packed |= {name: each.astype(np.int32) for name, each in ends.items()}
     of_packed = computed(BACKWARD, others | packed | absent | {"layoutOptional": "TND", "sparseBlockSize": size})
-    for name, gradient in zip(names, wanted, strict=True):
+    for name, gradient in zip(names, expected, strict=True):
         np.testing.assert_allclose(results[outs[name]], gradient, 4e-3, 4e-3, err_msg=name)
         np.testing.assert_array_equal(of_packed[outs[name]].reshape(gradient.shape), results[outs[name]])
 
@@ -487,8 +487,8 @@ def test_ascend_950_takes_8_bit_floats() -> None:
     elements = (elements * torch.from_numpy(scales)[..., None].double()).flatten(-2)
     rope = torch.from_numpy(np.ascontiguousarray(raw.view(np.uint8)[..., 512:640]).view(np.float16)).double()
     keys, query = torch.cat((elements, rope), -1), torch.from_numpy(arrays["query"]).double()
-    wanted = attention(query, keys, elements, BLOCKS, lengths=[LENGTHS[name] for name in LENGTHS])[0]
-    np.testing.assert_allclose(found, wanted, 2e-3, 2e-3)
+    expected = attention(query, keys, elements, BLOCKS, lengths=[LENGTHS[name] for name in LENGTHS])[0]
+    np.testing.assert_allclose(found, expected, 2e-3, 2e-3)
     with pytest.raises(AclnnError, match="key: expected data type ACL_INT8 with query"):
         prepare(
             BY_NAME[QUANTIZED],

@@ -88,7 +88,7 @@ def test_the_first_tokens_are_convolved_with_zeros(tokens: int) -> None:
     outs = {"gradXOut": np.zeros(x.shape, np.float16), "gradWeightOut": np.zeros((3, 384), np.float16)}
     grads = computed(BACKWARD, {"gradY": x, "x": x, "weight": weight, MASK: None, **outs}, Product.ASCEND_950)
     row = np.array([*range(1, tokens + 1), 0, 0])
-    wanted = [row[i] + 10 * row[i + 1] + 100 * row[i + 2] for i in range(tokens)]
-    assert grads["gradXOut"][:, 0, 0].tolist() == wanted
+    expected = [row[i] + 10 * row[i + 1] + 100 * row[i + 2] for i in range(tokens)]
+    assert grads["gradXOut"][:, 0, 0].tolist() == expected
     sums = [sum(row[i] * row[i + 2 - k] for i in range(tokens)) for k in range(3)]
     assert grads["gradWeightOut"][:, 0].tolist() == sums

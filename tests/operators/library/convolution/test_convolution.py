@@ -168,13 +168,13 @@ def test_convolutions_of_every_rank_and_their_gradients_match_pytorch(rank: int,
     attributes = (stride, pads, dilation, transposed, more, 2)
     y = torch.ops.aten.convolution(wide(to_torch(x)), wide(to_torch(w)), None, *attributes)
     dy = random.normal(size=tuple(y.shape)).astype(np.float32)
-    wanted = torch.ops.aten.convolution_backward(
+    expected = torch.ops.aten.convolution_backward(
         *(wide(to_torch(each)) for each in (dy, x, w)), [6], *attributes, (True, True, True)
     )
     given = {name: Placed(array, "transposed") for name, array in (("gradOutput", dy), ("input", x), ("weight", w))}
     outs = {
         name: Placed(np.zeros(tuple(result.shape), np.float32), "contiguous")
-        for name, result in zip(("output", "gradInput", "gradWeight", "gradBias"), (y, *wanted), strict=True)
+        for name, result in zip(("output", "gradInput", "gradWeight", "gradBias"), (y, *expected), strict=True)
     }
     call = dict(
         zip(("stride", "padding", "dilation", "transposed", "outputPadding", "groups"), attributes, strict=True)
@@ -185,7 +185,7 @@ def test_convolutions_of_every_rank_and_their_gradients_match_pytorch(rank: int,
     for operator in ("convolution", "convolution_backward"):
         chosen = {p.name: call[p.name] for p in BY_NAME[operator].parameters}
         prepare(BY_NAME[operator], chosen, Product.ATLAS_A2).run()
-    for out, result in zip(outs.values(), (y, *wanted), strict=True):
+    for out, result in zip(outs.values(), (y, *expected), strict=True):
         np.testing.assert_allclose(out.view, result.numpy(), rtol=1e-5, atol=1e-5)
 
 

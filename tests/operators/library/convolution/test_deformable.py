@@ -217,5 +217,5 @@ def test_deformable_convolution_without_offsets_is_a_plain_one() -> None:
     call |= OPTIONS | dict.fromkeys(("biasOptional", "deformOutOptional"))
     prepare(BY_NAME[CONV], call, Product.ASCEND_950).run()
     padded = torch.nn.functional.pad(torch.from_numpy(x), (0, 1, 1, 2))
-    wanted = torch.nn.functional.conv2d(padded, torch.from_numpy(weight), stride=(2, 1), dilation=(1, 2), groups=2)
-    np.testing.assert_allclose(views["out"].view, wanted, 1e-4, 1e-5)
+    expected = torch.nn.functional.conv2d(padded, torch.from_numpy(weight), stride=(2, 1), dilation=(1, 2), groups=2)
+    np.testing.assert_allclose(views["out"].view, expected, 1e-4, 1e-5)

@@ -116,7 +116,7 @@ class TestFourier(LibraryTests):
 def test_stft_parts_match_pytorch(length: int, onesided: bool, normalized: bool, windowed: bool) -> None:
     random = np.random.default_rng(0)
     x, window = (random.normal(size=size).astype(np.float32) for size in (50, length))
-    wanted = torch.view_as_real(
+    expected = torch.view_as_real(
         torch.stft(
             torch.from_numpy(x).double(),
             8,
@@ -129,8 +129,8 @@ def test_stft_parts_match_pytorch(length: int, onesided: bool, normalized: bool,
             return_complex=True,
         )
     )
-    out = _run(x, window if windowed else None, tuple(wanted.shape), (8, 4, length, normalized, onesided, False))
-    np.testing.assert_allclose(out, wanted, rtol=1e-6, atol=1e-6)
+    out = _run(x, window if windowed else None, tuple(expected.shape), (8, 4, length, normalized, onesided, False))
+    np.testing.assert_allclose(out, expected, rtol=1e-6, atol=1e-6)
 
 
 def test_stft_reproduces_the_documents_example() -> None:
@@ -171,5 +171,5 @@ def test_rfft1d_reproduces_the_documents_sequences() -> None:
 @pytest.mark.parametrize("n", [-1, 1, 4, 9])
 def test_rfft1d_cuts_or_pads_sequences(n: int, dim: int, norm: int) -> None:
     x = np.random.default_rng(0).normal(size=(5, 7, 6)).astype(np.float32)
-    wanted = _spectrum({"self": torch.from_numpy(x), "n": n, "dim": dim, "norm": norm})
-    np.testing.assert_allclose(_whole_run(x, n, dim, norm, tuple(wanted.shape)), wanted, atol=1e-5)
+    expected = _spectrum({"self": torch.from_numpy(x), "n": n, "dim": dim, "norm": norm})
+    np.testing.assert_allclose(_whole_run(x, n, dim, norm, tuple(expected.shape)), expected, atol=1e-5)

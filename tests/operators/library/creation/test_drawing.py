@@ -317,16 +317,16 @@ def test_random_numbers_have_their_distribution(
 @pytest.mark.parametrize("name", NORMAL[:3])
 def test_every_element_has_its_own_mean_and_deviation(name: str) -> None:
     kinds = dict(zip(("mean", "std"), name.split("_")[1:], strict=True))
-    wanted = {"mean": np.array([[-3] * 3, [5] * 3], np.float32), "std": np.array([[1, 2, 4]] * 2, np.float32)}
+    expected = {"mean": np.array([[-3] * 3, [5] * 3], np.float32), "std": np.array([[1, 2, 4]] * 2, np.float32)}
     out = Placed(np.zeros((20_000, 2, 3), np.float32), "transposed")
     arguments: dict[str, Any] = {"out": out.tensor, **DRAWN}
     for each, kind in kinds.items():
-        wanted[each] = wanted[each] if kind == "tensor" else np.full((2, 3), 2, np.float32)
-        every = Placed(np.tile(wanted[each], (20_000, 1, 1)), "reversed with holes").tensor
+        expected[each] = expected[each] if kind == "tensor" else np.full((2, 3), 2, np.float32)
+        every = Placed(np.tile(expected[each], (20_000, 1, 1)), "reversed with holes").tensor
         arguments[each] = every if kind == "tensor" else 2.0
     prepare(BY_NAME[name], arguments, Product.ATLAS_A2).run()
-    assert (abs(out.view.mean(0) - wanted["mean"]) < 5 * wanted["std"] / math.sqrt(20_000)).all()
-    assert abs(out.view.std(0) / wanted["std"] - 1).max() < 0.025
+    assert (abs(out.view.mean(0) - expected["mean"]) < 5 * expected["std"] / math.sqrt(20_000)).all()
+    assert abs(out.view.std(0) / expected["std"] - 1).max() < 0.025
 
 
 def test_every_element_has_its_own_probability() -> None:
@@ -424,12 +424,12 @@ def test_a_seed_in_a_tensor_draws_the_same_as_a_number(name: str) -> None:
     }.get(name, {"selfRef": np.zeros(40, np.float32)})
     drawn = []
     for seed, base, offset in ((2**40, 12, 4), (2**40, 4, 12), (2**40, 12, 5), (3, 12, 4)):
-        wanted = computed(name, call | out | {"seed": seed, "offset": base + offset}, Product.ASCEND_950)
+        expected = computed(name, call | out | {"seed": seed, "offset": base + offset}, Product.ASCEND_950)
         tensors = {"seedTensor": np.array([seed]), "offsetTensor": np.array([base])}
         found = computed(f"{name}_tensor", call | out | tensors | {"offset": offset}, Product.ASCEND_950)
         results = [found[output] for output in out]
         for output, result in zip(out, results, strict=True):
-            np.testing.assert_array_equal(result, wanted[output])
+            np.testing.assert_array_equal(result, expected[output])
         (result, *_) = results
         drawn.append(result)
     np.testing.assert_array_equal(drawn[0], drawn[1])

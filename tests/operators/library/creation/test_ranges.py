@@ -109,11 +109,11 @@ def test_linspace_accepts_any_shape_of_as_many_elements() -> None:
 def test_arange_of_integers_matches_pytorch(d: type[np.signedinteger[Any]]) -> None:
     """64-bit integers ignore the fractions of limits; in both types no value depends on them."""
     for limits in ((0.1, -7.9, -4.0), (0.0, -8.000001, -4.0), (1.9, 7.2, 2.9), (-0.5, 3, 1)):
-        wanted = torch.arange(*limits, dtype=getattr(torch, np.dtype(d).name)).tolist()
-        out = Placed(np.zeros(len(wanted), d), "contiguous")
+        expected = torch.arange(*limits, dtype=getattr(torch, np.dtype(d).name)).tolist()
+        out = Placed(np.zeros(len(expected), d), "contiguous")
         call = {name: scalar(D.DOUBLE, value) for name, value in zip(("start", "end", "step"), limits, strict=True)}
         prepare(BY_NAME["arange"], call | {"out": out.tensor}, Product.ATLAS_A2).run()
-        assert out.view.tolist() == wanted
+        assert out.view.tolist() == expected
 
 
 @pytest.mark.parametrize("d", [np.int8, np.int16, np.int32])

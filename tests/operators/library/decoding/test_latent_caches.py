@@ -198,8 +198,8 @@ def test_one_row_of_angles_serves_all_tokens_and_places_lie_in_any_shape() -> No
     arrays |= {name: arrays[name][:, :, :1] for name in ("cos", "sin")}
     results = {"kRopeOut": np.zeros((B, 1, S, KEYS), np.float16), "cKvOut": np.zeros((B, 1, S, VALUES), np.float16)}
     found = computed(NAME, _call(D.FLOAT16) | arrays | results | {"cacheModeOptional": None})
-    wanted = _cached({name: torch.from_numpy(np.array(each)) for name, each in arrays.items()})
-    for name, each in zip(("kCacheRef", "ckvCacheRef", "kRopeOut", "cKvOut"), wanted, strict=True):
+    expected = _cached({name: torch.from_numpy(np.array(each)) for name, each in arrays.items()})
+    for name, each in zip(("kCacheRef", "ckvCacheRef", "kRopeOut", "cKvOut"), expected, strict=True):
         np.testing.assert_allclose(found[name], each, rtol=2e-3, atol=2e-3, err_msg=name)
 
 
@@ -334,10 +334,10 @@ def test_values_may_be_a_separate_tensor(mode: str, heads: int) -> None:
         values = np.clip(np.rint(values * scale + offset), -128, 127)
     for sample, token in zip(*(INDEX >= 0).nonzero(), strict=True):
         place = INDEX[sample, token]
-        for name, wanted in (("kCacheRef", keys), ("ckvCacheRef", values)):
+        for name, expected in (("kCacheRef", keys), ("ckvCacheRef", values)):
             cache = found[name]
             got = cache[sample, :, place] if mode == "Norm" else cache[0, place]
-            np.testing.assert_allclose(got, wanted[sample, :, token], rtol=1e-3, atol=1e-3, err_msg=name)
+            np.testing.assert_allclose(got, expected[sample, :, token], rtol=1e-3, atol=1e-3, err_msg=name)
 
 
 def test_separate_values_have_their_own_columns_and_are_unchecked_on_ascend_950() -> None:

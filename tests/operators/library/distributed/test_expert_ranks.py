@@ -73,7 +73,7 @@ def dispatch_call(version: int, d: D) -> Arguments:
 
 def combine_call(version: int, normed: bool, d: D) -> Arguments:
     first, most, special = version == 1, 16, version > 2
-    optional, apart = "" if first else "Optional", (2, 1, ON_ALL)
+    optional, token_shape = "" if first else "Optional", (2, 1, ON_ALL)
     constants = ("constExpertAlpha1Optional", "constExpertAlpha2Optional", "constExpertVOptional")
     return {
         "expandX": T(d, (most, ON_ALL)),
@@ -81,7 +81,7 @@ def combine_call(version: int, normed: bool, d: D) -> Arguments:
         "expandIdx" if first else "assistInfoForCombine": T(D.INT32, (2 * CHOSEN if first else 128 * most,)),
         "epSendCounts": T(D.INT32, (8,)),
         "expertScales": T(D.FLOAT, (2, CHOSEN)),
-        **({"residualX": T(d, apart), "gamma": T(d, (ON_ALL,))} if normed else {}),
+        **({"residualX": T(d, token_shape), "gamma": T(d, (ON_ALL,))} if normed else {}),
         f"tpSendCounts{optional}": T(D.INT32, (0,)),
         f"xActiveMask{optional}": None if first else T(D.BOOL, (2, CHOSEN)),
         **{f"{name}{optional}": None for name in ("activationScale", "weightScale", "groupList", "expandScales")},
@@ -93,8 +93,8 @@ def combine_call(version: int, normed: bool, d: D) -> Arguments:
         "outDtype": 0,
         "commQuantMode": 0,
         "groupListType": 0,
-        **({"normEps": 1e-6, "yOut": T(d, apart), "rstdOut": T(D.FLOAT, (2, 1, 1))} if normed else {}),
-        "x" if first else "xOut": T(d, apart if normed else (2, ON_ALL)),
+        **({"normEps": 1e-6, "yOut": T(d, token_shape), "rstdOut": T(D.FLOAT, (2, 1, 1))} if normed else {}),
+        "x" if first else "xOut": T(d, token_shape if normed else (2, ON_ALL)),
     }
 
 
@@ -570,13 +570,13 @@ def test_combine_may_send_int8(many: None) -> None:
     """Eight numbers have one factor, their largest divided by 127."""
     world = World(2, hidden=1030, product=Product.ATLAS_A3)
     for given, _, got in world.there_and_back(lambda rank, given: {"by integers": np.array(2)}):
-        wanted, off = world.expected(given), np.zeros((TOKENS, 1030))
+        expected, off = world.expected(given), np.zeros((TOKENS, 1030))
         for token, place in np.ndindex(*given["expertIds"].shape):
             answer = np.abs(given["x"][token].astype(float)) * (given["expertIds"][token, place] + 1)
             blocks = np.pad(answer, (0, 2)).reshape(-1, 8).max(1).repeat(8)[:1030]
             off[token] += given["expertScales"][token, place] * blocks * (0.5 / 127 + 2**-10)
-        difference = np.abs(got["out"].astype(float) - wanted)
-        assert (difference <= off + np.abs(wanted) * 2**-10).all()
+        difference = np.abs(got["out"].astype(float) - expected)
+        assert (difference <= off + np.abs(expected) * 2**-10).all()
         assert difference.any()
 
 

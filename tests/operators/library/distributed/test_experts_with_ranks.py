@@ -188,9 +188,9 @@ def test_rows_go_to_their_experts_and_are_multiplied(fresh: None, name: str, kin
     for rank, (own, found) in enumerate(zip(given, after, strict=True)):
         rows = [[blocks[source][rank * EXPERTS + expert] for source in (0, 1)] for expert in range(EXPERTS)]
         whole = torch.cat([part for parts in rows for part in parts])
-        wanted = torch.cat([torch.cat(parts) @ _matrix(own, at, turned) for at, parts in enumerate(rows)])
+        expected = torch.cat([torch.cat(parts) @ _matrix(own, at, turned) for at, parts in enumerate(rows)])
         assert torch.equal(_wide(found[PERMUTED]), whole)
-        _expect(found["gmmY"], wanted, HALVES[kind])
+        _expect(found["gmmY"], expected, HALVES[kind])
         shared = _wide(own[SHARED[1]])
         _expect(found[SHARED[2]], _wide(own[SHARED[0]]) @ (shared.T if turned else shared), HALVES[kind])
 
@@ -209,8 +209,8 @@ def test_products_of_experts_go_to_their_ranks(fresh: None, name: str, kind: Any
         parts = torch.split(_wide(own["gmmX"]), sizes)
         products.append([[parts[2 * at + to] @ _matrix(own, at, turned) for at in range(EXPERTS)] for to in (0, 1)])
     for rank, found in enumerate(after):
-        wanted = torch.cat([part for source in (0, 1) for part in products[source][rank]])
-        _expect(found["y"], wanted, HALVES[kind])
+        expected = torch.cat([part for source in (0, 1) for part in products[source][rank]])
+        _expect(found["y"], expected, HALVES[kind])
 
 
 def test_the_expert_of_all_rows_and_the_rows_are_optional(fresh: None) -> None:

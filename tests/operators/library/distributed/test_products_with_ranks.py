@@ -311,8 +311,8 @@ def test_second_versions_compute_the_results_of_the_first(fresh: None, name: str
         sum(each["x1"] @ each["x2"] + each.get("bias", 0) for each in before),
     )
     for rank, (own, each) in enumerate(zip(before, after, strict=True)):
-        wanted = whole @ own["x2"] + own.get("bias", 0) if gathers else total.chunk(SIZE)[rank]
-        _expect(each["output"], wanted, HALVES[kind])
+        expected = whole @ own["x2"] + own.get("bias", 0) if gathers else total.chunk(SIZE)[rank]
+        _expect(each["output"], expected, HALVES[kind])
 
 
 def _integers(rank: int, kind: Any, with_bits: bool = False) -> dict[str, Any]:
@@ -403,12 +403,12 @@ def test_parts_are_exchanged_before_or_after_the_product(fresh: None, name: str,
     for rank, (own, each) in enumerate(zip(wide, after, strict=True)):
         if before:
             whole = torch.cat([other["x1"].chunk(SIZE)[rank] for other in wide], 1)
-            wanted = whole @ (own["x2"].T if turned else own["x2"]) + own[BIAS]
+            expected = whole @ (own["x2"].T if turned else own["x2"]) + own[BIAS]
             assert torch.equal(_wide(each[CROSSED]), whole)
         else:
             products = [other["x1"] @ (other["x2"].T if turned else other["x2"]) + other[BIAS] for other in wide]
-            wanted = torch.cat([product.chunk(SIZE, 1)[rank] for product in products])
-        _expect(each["output"], wanted, HALVES[kind])
+            expected = torch.cat([product.chunk(SIZE, 1)[rank] for product in products])
+        _expect(each["output"], expected, HALVES[kind])
 
 
 @pytest.mark.usefixtures("a_group")

@@ -260,11 +260,11 @@ def test_ranks_exchange_int8(fresh: None, kind: Any, name: str) -> None:
     one, two = _wide(first), _wide(second)
     sent = [(_product(each, each[SCALE]) / one).round().clamp(-128, 127) for each in wide]
     assert any((each.abs() >= 127).any() for each in sent)
-    wanted = (sum(sent) * one / two).round().clamp(-128, 127) * two
-    assert ((wanted / two).abs() >= 127).any()
+    expected = (sum(sent) * one / two).round().clamp(-128, 127) * two
+    assert ((expected / two).abs() >= 127).any()
     # A number between two integers may come to either, once for each rank and once for the sum.
-    np.testing.assert_allclose(_wide(output), wanted, rtol=0, atol=float(2 * one.max() + two.max()))
-    assert (_wide(output) == wanted).double().mean() > 0.9
+    np.testing.assert_allclose(_wide(output), expected, rtol=0, atol=float(2 * one.max() + two.max()))
+    assert (_wide(output) == expected).double().mean() > 0.9
     np.testing.assert_array_equal(_wide(output) / two, (_wide(output) / two).round())
 
 

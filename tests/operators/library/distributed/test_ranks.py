@@ -72,8 +72,8 @@ def placed(rank: Rank) -> tuple[int, list[int]]:
 def expect_everything(rank: Rank, targets: list[int], offset: float = 0) -> None:
     rows = np.arange(4) + 10 * np.arange(SIZE)[:, None] + offset
     own = rank.number + 1
-    for at, wanted in zip(targets, (rows.sum(0), rows, own * rows, own * rows.sum(0)), strict=True):
-        np.testing.assert_array_equal(rank.result(at, wanted.size), wanted.reshape(-1))
+    for at, expected in zip(targets, (rows.sum(0), rows, own * rows, own * rows.sum(0)), strict=True):
+        np.testing.assert_array_equal(rank.result(at, expected.size), expected.reshape(-1))
 
 
 def test_each_rank_gets_its_results(fresh: None) -> None:

@@ -214,12 +214,12 @@ def test_quotients_of_sixteen_bits_are_rounded_before_they_are_truncated(dtype: 
     out = Placed(np.zeros(4096, dtype.numpy), "contiguous")
     call = {"self": a.tensor, "other": b.tensor, "mode": 1, "out": out.tensor}
     prepare(BY_NAME["div_mod"], call, Product.ASCEND_950).run()
-    wanted = torch.div(to_torch(a.view), to_torch(b.view), rounding_mode="trunc")
-    np.testing.assert_array_equal(out.view.astype(np.float32), wanted.float().numpy())
+    expected = torch.div(to_torch(a.view), to_torch(b.view), rounding_mode="trunc")
+    np.testing.assert_array_equal(out.view.astype(np.float32), expected.float().numpy())
     call |= {"other": scalar(D.DOUBLE, 3)}
     prepare(BY_NAME["div_mods"], call, Product.ASCEND_950).run()
-    wanted = torch.div(to_torch(a.view), torch.tensor(3.0, dtype=wanted.dtype), rounding_mode="trunc")
-    np.testing.assert_array_equal(out.view.astype(np.float32), wanted.float().numpy())
+    expected = torch.div(to_torch(a.view), torch.tensor(3.0, dtype=expected.dtype), rounding_mode="trunc")
+    np.testing.assert_array_equal(out.view.astype(np.float32), expected.float().numpy())
 
 
 @pytest.mark.parametrize("product", [Product.ATLAS_A2, Product.ASCEND_950])

@@ -161,10 +161,10 @@ def test_numbers_become_the_nearest_of_four_bits_by_way_of_bf16(source: D, of: D
     some.append(448 if source == D.FLOAT8_E4M3FN else math.inf)
     given = np.array([*some, *(-each for each in some)], np.float64).astype(source.numpy)
     short = given.astype(D.BF16.numpy).astype(np.float64)
-    apart = np.abs(np.abs(short)[:, None] - np.array(magnitudes))
-    apart[~np.isfinite(short)] = np.arange(8, 0, -1)
+    distances = np.abs(np.abs(short)[:, None] - np.array(magnitudes))
+    distances[~np.isfinite(short)] = np.arange(8, 0, -1)
     # In the middle of two, the one with an even code.
-    nearest = [min(range(8), key=lambda code, row=row: (row[code], code % 2)) for row in apart.tolist()]
+    nearest = [min(range(8), key=lambda code, row=row: (row[code], code % 2)) for row in distances.tolist()]
     codes = np.array(nearest, np.uint8) | np.where(np.signbit(short), 8, 0).astype(np.uint8)
     got = cast(given.reshape(2, -1), source, of, (2, given.size // 2), np.zeros(given.size // 2, np.uint8))
     assert got.tolist() == (codes[::2] | codes[1::2] << 4).tolist()

@@ -293,11 +293,11 @@ def test_foreach_copy_converts_data_types(source: D, target: D) -> None:
 
 
 def test_powers_of_integers_are_integers() -> None:
-    for exponent, wanted in ((scalar(D.INT64, -1), [0, 1, -1, 0]), (scalar(D.INT64, 3), [8, 1, -1, 27])):
+    for exponent, expected in ((scalar(D.INT64, -1), [0, 1, -1, 0]), (scalar(D.INT64, 3), [8, 1, -1, 27])):
         x, out = Placed(np.array([2, 1, -1, 3], np.int32), "contiguous"), Placed(np.zeros(4, np.int32), "contiguous")
         call = {"x": (x.tensor,), "scalar": exponent, "out": (out.tensor,)}
         prepare(BY_NAME["foreach_pow_scalar_v2"], call, Product.ATLAS_A2).run()
-        assert out.view.tolist() == wanted
+        assert out.view.tolist() == expected
 
 
 @pytest.mark.parametrize(

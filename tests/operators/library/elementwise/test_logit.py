@@ -54,9 +54,9 @@ def test_logit_at_and_beyond_its_bounds(eps: float) -> None:
     call = {"x": x.tensor, "dy": dy.tensor, "eps": eps, "out": dx.tensor}
     prepare(BY_NAME["logit_grad"], call, Product.ATLAS_A2).run()
     leaf = torch.tensor(given, dtype=torch.float64, requires_grad=True)
-    wanted = torch.logit(leaf, eps if eps >= 0 else None)
-    wanted.backward(torch.from_numpy(given + 1).double())
-    np.testing.assert_allclose(y.view, wanted.detach(), rtol=1e-6, atol=1e-7)
+    expected = torch.logit(leaf, eps if eps >= 0 else None)
+    expected.backward(torch.from_numpy(given + 1).double())
+    np.testing.assert_allclose(y.view, expected.detach(), rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(dx.view, leaf.grad, rtol=1e-6)
 
 

@@ -94,7 +94,7 @@ def halved(name: str) -> Arguments:
     return change | weights if name in weights else change
 
 
-def apart(o: Operator, name: str) -> Break:
+def mismatched_shapes(o: Operator, name: str) -> Break:
     return Break(shape((7, 6) if name == "weight1" else (5, 8), name), "rows")
 
 
@@ -142,7 +142,7 @@ class TestFeedForward(LibraryTests):
             ),
             "dimensions of a weight": lambda o, name: Break(shape((1, 8, 6), name), "without experts"),
             "at most 65535 rows": lambda o, name: Break(shape((1 << 16, 6), name), "at most 65535"),
-            "shapes that go together": apart,
+            "shapes that go together": mismatched_shapes,
             "of each expert": lambda o, name: Break(
                 of_experts(o) | {name: T(D.FLOAT16, (3, 8, 6) if name == "weight1" else (3, 6, 8))}, "(experts)"
             ),

@@ -278,12 +278,12 @@ def test_rows_of_4_bits_are_smoothed(smooth: tuple[int, ...] | None, words: bool
     scaled = weight * np.repeat(factors, 32 // (parts or 1), 1)
     total = np.concatenate([x[:2].astype(float) @ scaled[0], x[2:5].astype(float) @ scaled[1]]) * np.float32(0.01)
     left, right = np.split(total, 2, -1)
-    wanted = left / (1 + np.exp(-left)) * right
+    expected = left / (1 + np.exp(-left)) * right
     if smoothing is not None:
-        wanted *= smoothing.reshape(2, -1)[[0, 0, 1, 1, 1]]
+        expected *= smoothing.reshape(2, -1)[[0, 0, 1, 1, 1]]
     found, scale = placed["output"].view, placed["outputScale"].view
-    np.testing.assert_allclose(scale[:5], np.abs(wanted).max(-1) / 127, rtol=1e-6)
-    assert np.abs(found[:5] - wanted / scale[:5, None]).max() < 0.51
+    np.testing.assert_allclose(scale[:5], np.abs(expected).max(-1) / 127, rtol=1e-6)
+    assert np.abs(found[:5] - expected / scale[:5, None]).max() < 0.51
     assert (found[5] == 7).all()
 
 
@@ -350,7 +350,7 @@ def test_weights_of_4_bits_are_multiplied_with_their_offset(
     found, scale = _compute(tensor, (2, 5), x, bits, bias, name)
     total = np.concatenate([x[:2].astype(float) @ scaled[0], x[2:5].astype(float) @ scaled[1]]) * np.float32(0.01)
     left, right = np.split(total, 2, -1)
-    wanted = left / (1 + np.exp(-left)) * right
-    np.testing.assert_allclose(scale[:5], np.abs(wanted).max(-1) / 127, rtol=1e-6)
-    assert np.abs(found[:5] - wanted / scale[:5, None]).max() < 0.51
+    expected = left / (1 + np.exp(-left)) * right
+    np.testing.assert_allclose(scale[:5], np.abs(expected).max(-1) / 127, rtol=1e-6)
+    assert np.abs(found[:5] - expected / scale[:5, None]).max() < 0.51
     assert (found[5] == 7).all()

@@ -269,9 +269,9 @@ def test_sums_with_padding_and_their_gradients() -> None:
     )
     leaves = [torch.from_numpy(each.copy()).double().requires_grad_() for each in (rows, probs)]
     weights = leaves[1][PADDED_TOKENS, np.arange(8) // 2]
-    wanted = _zeros(TOKENS, COLUMNS).index_add(0, torch.from_numpy(PADDED_TOKENS), leaves[0] * weights[:, None])
-    wanted.backward(torch.from_numpy(gradient))
-    np.testing.assert_allclose(found["unpermutedTokens"], wanted.detach(), rtol=1e-6, atol=1e-6)
+    expected = _zeros(TOKENS, COLUMNS).index_add(0, torch.from_numpy(PADDED_TOKENS), leaves[0] * weights[:, None])
+    expected.backward(torch.from_numpy(gradient))
+    np.testing.assert_allclose(found["unpermutedTokens"], expected.detach(), rtol=1e-6, atol=1e-6)
     assert found["permuteTokenId"].tolist() == sorted(PADDED_TOKENS)
     gradients = _run(
         UNPERMUTE_GRAD,
@@ -302,8 +302,8 @@ def test_without_weights_rows_are_added_up() -> None:
         **absent,
         **indices,
     )
-    wanted = [rows[:9][token == TOKEN].sum(0) for token in range(TOKENS)]
-    np.testing.assert_array_equal(found["unpermutedTokens"], wanted)
+    expected = [rows[:9][token == TOKEN].sum(0) for token in range(TOKENS)]
+    np.testing.assert_array_equal(found["unpermutedTokens"], expected)
     gradients = _run(
         UNPERMUTE_GRAD,
         unpermutedTokensGrad=found["unpermutedTokens"],

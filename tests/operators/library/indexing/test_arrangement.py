@@ -289,11 +289,11 @@ def test_negative_padding_cuts(kind: str, padding: tuple[int, ...]) -> None:
         padding = (-4, 3, 0, 0)
     name = f"{kind}_pad2d"
     x = np.random.default_rng(7).normal(size=(1, 3, 4, 4)).astype(np.float32)
-    wanted = getattr(torch.ops.aten, name)(torch.from_numpy(x), padding)
-    placed = {"self": Placed(x, "contiguous"), "out": Placed(np.zeros(wanted.shape, np.float32), "contiguous")}
+    expected = getattr(torch.ops.aten, name)(torch.from_numpy(x), padding)
+    placed = {"self": Placed(x, "contiguous"), "out": Placed(np.zeros(expected.shape, np.float32), "contiguous")}
     call: dict[str, Any] = {name: each.tensor for name, each in placed.items()} | {"padding": padding}
     prepare(BY_NAME[name], call, Product.ATLAS_A2).run()
-    np.testing.assert_array_equal(placed["out"].view, wanted)
+    np.testing.assert_array_equal(placed["out"].view, expected)
 
 
 def test_diag_and_diag_flat_fill_the_given_diagonal() -> None:
@@ -308,8 +308,8 @@ def test_circular_padding_is_computed_on_ascend_950() -> None:
     """There was no kernel on Ascend 950; the newest edition of the document lists one."""
     x, gradient = np.arange(1, 5, dtype=np.float32).reshape(1, 1, 2, 2), np.arange(16, dtype=np.float32)
     padded = {"self": x, "padding": (1, 1, 1, 1), "out": np.zeros((1, 1, 4, 4), np.float32)}
-    wanted = [[4, 3, 4, 3], [2, 1, 2, 1], [4, 3, 4, 3], [2, 1, 2, 1]]
-    np.testing.assert_array_equal(computed("circular_pad2d", padded, Product.ASCEND_950)["out"][0, 0], wanted)
+    expected = [[4, 3, 4, 3], [2, 1, 2, 1], [4, 3, 4, 3], [2, 1, 2, 1]]
+    np.testing.assert_array_equal(computed("circular_pad2d", padded, Product.ASCEND_950)["out"][0, 0], expected)
     spread = {"gradOutput": gradient.reshape(1, 1, 4, 4), "self": x, "padding": (1, 1, 1, 1), "gradInput": 0 * x}
     got = computed("circular_pad2d_backward", spread, Product.ASCEND_950)["gradInput"]
     np.testing.assert_array_equal(got[0, 0], [[40, 36], [24, 20]])

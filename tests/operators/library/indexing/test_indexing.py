@@ -322,10 +322,10 @@ def test_scatter_reduce_computes_every_reduction(name: str, d: D, reduce: int, h
     call |= {"selfRef": values.copy()} if name.startswith("inplace") else {"self": values, "out": values * 0}
     found = computed(name, call)["selfRef" if "selfRef" in call else "out"]
     start, added = (torch.tensor(array.astype(np.float64)) for array in (values, source))
-    wanted = start.scatter_reduce(0, torch.tensor(index), added, how, include_self=included).numpy()
+    expected = start.scatter_reduce(0, torch.tensor(index), added, how, include_self=included).numpy()
     if d in (D.INT32, D.UINT8):
-        wanted = np.floor(wanted)
-    np.testing.assert_array_equal(found, wanted.astype(d.numpy))
+        expected = np.floor(expected)
+    np.testing.assert_array_equal(found, expected.astype(d.numpy))
 
 
 def test_a_scatter_without_a_reduction_replaces() -> None:
@@ -346,11 +346,11 @@ def test_rows_are_chosen_from_the_end_by_the_example_of_gather_v2() -> None:
 def test_room_for_what_is_found_is_enough(name: str, transposed: bool) -> None:
     """CANN's example of aclnnNonzeroV2 has room for 7 of 8 elements, one of which is 0; it was rejected."""
     values = np.arange(8, dtype=np.float32).reshape(4, 2)
-    wanted = np.argwhere(values).T if transposed else np.argwhere(values)
-    found = computed(name, {"self": values, "out": np.zeros(wanted.shape, np.int64)})["out"]
-    np.testing.assert_array_equal(found, wanted)
+    expected = np.argwhere(values).T if transposed else np.argwhere(values)
+    found = computed(name, {"self": values, "out": np.zeros(expected.shape, np.int64)})["out"]
+    np.testing.assert_array_equal(found, expected)
     with pytest.raises(AclnnError, match=r"out: expected shape \[(4, 2|2, 8|8, 2)\] \(the nonzero elements\), got"):
-        computed(name, {"self": values + 1, "out": np.zeros(wanted.shape, np.int64)})
+        computed(name, {"self": values + 1, "out": np.zeros(expected.shape, np.int64)})
 
 
 def test_scatter_add_adds_repeated_indices() -> None:

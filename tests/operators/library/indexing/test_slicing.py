@@ -130,10 +130,10 @@ def _sliced(x: Any, begin: Any, end: Any, strides: Any, **masks: int) -> Any:
 )
 def test_strided_slice_matches_tensorflow(limits: tuple[tuple[int, ...], ...], masks: dict[str, int]) -> None:
     x = np.arange(60, dtype=np.int16).reshape(3, 4, 5)
-    wanted = _sliced(x, *limits, **masks)
+    expected = _sliced(x, *limits, **masks)
     call = {"self": x, **dict(zip(("begin", "end", "strides"), limits, strict=True)), **MASKS, **masks}
-    found = computed(SLICE, call | {"out": np.zeros_like(wanted)}, Product.ASCEND_950)["out"]
-    np.testing.assert_array_equal(found, wanted)
+    found = computed(SLICE, call | {"out": np.zeros_like(expected)}, Product.ASCEND_950)["out"]
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_confusion_transpose_reshapes_before_or_after() -> None:

@@ -420,10 +420,10 @@ def test_grouped_columns_reject_biases_and_separate_weights_reject_ends() -> Non
     arguments = call(FLOAT) | both | {"y": single((2, 5, 4)), "weight": single((3, 4)), BIAS: single((4,))}
     with pytest.raises(AclnnError, match="biasOptional: expected no tensors, got 1"):
         prepare(OPERATOR, arguments, Product.ATLAS_A2)
-    apart = arguments | {BIAS: None, "splitItem": 0, "y": single((5, 4)), GROUPS: Tensor(D.INT64, (1,))}
-    prepare(OPERATOR, apart, Product.ASCEND_950)
+    separate = arguments | {BIAS: None, "splitItem": 0, "y": single((5, 4)), GROUPS: Tensor(D.INT64, (1,))}
+    prepare(OPERATOR, separate, Product.ASCEND_950)
     with pytest.raises(AclnnError, match="groupListOptional: expected null with groupType 2, got a tensor"):
-        prepare(OPERATOR, apart, Product.ATLAS_A2)
+        prepare(OPERATOR, separate, Product.ATLAS_A2)
 
 
 @pytest.mark.parametrize(("kind", "groups"), [(0, [4, 6]), (1, [4, 2])])
@@ -435,8 +435,8 @@ def test_v4_accepts_ends_or_sizes(kind: int, groups: list[int]) -> None:
     rows = normal(6, 4)
     found = compute([normal(5, 6)], [rows], [], groups, 2, 2, [(2, 5, 4)], group_list_type=kind)[0]
     close(found, [normal(5, 6)[:, part].astype(float) @ rows[part] for part in (slice(4), slice(4, 6))])
-    apart = compute([x[:4], x[4:]], weight, [], None, -1, 0, [(4, 4), (2, 4)], group_list_type=kind)
-    close(np.concatenate(apart), expected)
+    separate = compute([x[:4], x[4:]], weight, [], None, -1, 0, [(4, 4), (2, 4)], group_list_type=kind)
+    close(np.concatenate(separate), expected)
 
 
 @pytest.mark.parametrize(
@@ -488,10 +488,10 @@ def test_numeric_group_lists_divide_the_rows_of_one_x() -> None:
     for kind in (None, 0):
         for found, one in zip(numbered([x], weight, (4, 6), 0, [(4, 4), (2, 5)], kind), expected, strict=True):
             close(found, one)
-    alike = [weight[0], weight[0] + 1]
-    together = np.concatenate([x[:4].astype(float) @ alike[0], x[4:].astype(float) @ alike[1]])
-    close(numbered([x], alike, (4, 6), 3, [(6, 4)])[0], together)
-    close(numbered([x], [np.stack(alike)], (4, 6), 3, [(6, 4)], 0)[0], together)
+    same_shape = [weight[0], weight[0] + 1]
+    together = np.concatenate([x[:4].astype(float) @ same_shape[0], x[4:].astype(float) @ same_shape[1]])
+    close(numbered([x], same_shape, (4, 6), 3, [(6, 4)])[0], together)
+    close(numbered([x], [np.stack(same_shape)], (4, 6), 3, [(6, 4)], 0)[0], together)
 
 
 @pytest.mark.parametrize("ends", [None, (), (4, 6)])

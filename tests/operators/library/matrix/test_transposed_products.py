@@ -82,13 +82,13 @@ def test_batches_may_be_split_side_by_side(parts: int, turned: bool) -> None:
     random = np.random.default_rng(3)
     x1, x2 = (random.normal(size=of).astype(np.float32) for of in ((B, M, K), (B, N, K) if turned else (B, K, N)))
     product = np.einsum("bmk,bnk->bmn" if turned else "bmk,bkn->bmn", x1.astype(np.float64), x2)
-    wanted = [np.concatenate(part, axis=-1) for part in product.reshape(parts, -1, M, N)]
+    expected = [np.concatenate(part, axis=-1) for part in product.reshape(parts, -1, M, N)]
     out = np.zeros((M, B, N) if parts == 1 else (parts, M, B // parts * N), np.float32)
     placed = {name: Placed(each, "contiguous") for name, each in {"x1": x1, "x2": x2, "out": out}.items()}
     orders: dict[str, Any] = {"permX1": (0, 1, 2), "permX2": (0, 2, 1) if turned else (0, 1, 2)}
     call = _call(D.FLOAT) | orders | {"batchSplitFactor": parts} | {name: each.tensor for name, each in placed.items()}
     prepare(BY_NAME[NAME], call, Product.ASCEND_950 if turned else Product.ATLAS_A2).run()
-    np.testing.assert_allclose(placed["out"].view.reshape(np.shape(wanted)), wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(placed["out"].view.reshape(np.shape(expected)), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_no_exact_accumulation_on_950() -> None:

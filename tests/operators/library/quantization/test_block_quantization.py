@@ -122,9 +122,9 @@ def test_blocks_are_quantized_to_8_bits_on_ascend_950(name: str, of: D) -> None:
     scale = (np.abs(x).max(1, keepdims=True) / MAGNITUDES[of][-1]).astype(np.float32)
     assert np.array_equal(found["scaleOut"], scale)
     quotients = np.divide(x.astype(float), scale, out=np.zeros(x.shape), where=scale > 0)
-    wanted = np.array([nearest(number, of) for number in quotients.flat]).reshape(x.shape)
-    assert np.array_equal(found["yOut"].astype(float), wanted)
-    assert np.abs(wanted[:2]).max(1).tolist() == [MAGNITUDES[of][-1]] * 2
+    expected = np.array([nearest(number, of) for number in quotients.flat]).reshape(x.shape)
+    assert np.array_equal(found["yOut"].astype(float), expected)
+    assert np.abs(expected[:2]).max(1).tolist() == [MAGNITUDES[of][-1]] * 2
 
 
 @pytest.mark.parametrize(("ends", "text"), [([1, 4], "from 0 to 3"), ([2, 1], "do not decrease")])
@@ -155,8 +155,8 @@ def test_blocks_of_groups_end_with_them() -> None:
     given |= {"yOut": np.empty(x.shape, D.FLOAT8_E4M3FN.numpy), "scaleOut": np.empty((2, 6, 1), np.float32)}
     scale = computed(GROUPED[0], given, AT_950)["scaleOut"]
     for place, (begin, end) in {1: (0, 128), 2: (128, 129), 4: (129, 257), 5: (257, 300)}.items():
-        wanted = (np.abs(x[:, begin:end].astype(float)).max((1, 2)) / 448).astype(np.float32)
-        assert np.array_equal(scale[:, place, 0], wanted), place
+        expected = (np.abs(x[:, begin:end].astype(float)).max((1, 2)) / 448).astype(np.float32)
+        assert np.array_equal(scale[:, place, 0], expected), place
 
 
 @pytest.mark.parametrize("least", [0.0, 16.0])

@@ -133,9 +133,9 @@ def test_transposed_views_are_what_they_show(k: int, turned: tuple[str, ...]) ->
         operands[name] = torch.from_numpy(powers)
         view = array.swapaxes(0, 1) if name in turned else array
         given[name] = Tensor(dtype, view.shape, view.strides, address=array.ctypes.data)
-    wanted = whole_sum(operands)
+    expected = whole_sum(operands)
     prepare(BY_NAME[WHOLE], given, AT_950).run()
-    np.testing.assert_allclose(y, wanted.numpy(), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(y, expected.numpy(), rtol=1e-6, atol=1e-6)
 
 
 NZ = Format.FORMAT_FRACTAL_NZ
@@ -209,9 +209,9 @@ def test_grouped_products_are_added_to_y(kind: int) -> None:
     }
     operands = {"x1": x1.T, "x2": x2, "yRef": y.copy()} | dict(zip(("scale1Optional", "scale2"), scales, strict=True))
     powers = {name: np.ldexp(1.0, array.astype(int) - 127) for name, array in operands.items() if name in SCALES}
-    wanted = grouped_sums({name: torch.from_numpy((operands | powers)[name].astype(float)) for name in operands})
+    expected = grouped_sums({name: torch.from_numpy((operands | powers)[name].astype(float)) for name in operands})
     prepare(BY_NAME[GROUPED], given, AT_950).run()
-    np.testing.assert_allclose(y, wanted.numpy(), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(y, expected.numpy(), rtol=1e-6, atol=1e-6)
 
 
 def called(index: Sequence[int], kind: int, k: int) -> Array:

@@ -410,8 +410,8 @@ def test_every_block_maximum_has_the_defined_scale(given: D, algorithm: int, of:
     _, scales = found(blocks, of, scaleAlg=algorithm)
     with np.errstate(invalid="ignore"):
         short = x.astype(np.float32).astype(D.BF16.numpy) if algorithm == 2 else x
-    wanted = [scale(each, of, algorithm) for each in short.reshape(-1, 1)]
-    assert scales[:, 0, 0].tolist() == wanted
+    expected = [scale(each, of, algorithm) for each in short.reshape(-1, 1)]
+    assert scales[:, 0, 0].tolist() == expected
     assert not scales[:, 0, 1].any()
 
 

@@ -216,9 +216,9 @@ def test_a_bias_of_integers_is_added_before_the_factors() -> None:
     rows = np.array([[1], [2], [3], [4]], np.float32)
     factors = {OF_PRODUCTS[0]: np.full(COLUMNS, 0.5, np.float32), OF_PRODUCTS[1]: rows, OF_PRODUCTS[2]: bias}
     _, found = run(PRODUCTS[0], x=x, **factors, **{MODE: "dynamic"})
-    wanted = torch.from_numpy(rows[:, 0]).double()
-    wanted = torch.nn.functional.silu(wanted) * wanted / 127
-    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    expected = torch.from_numpy(rows[:, 0]).double()
+    expected = torch.nn.functional.silu(expected) * expected / 127
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("size", [1, 32])
@@ -243,8 +243,8 @@ def test_torch_npu_takes_pairs_of_four_bits_as_bytes() -> None:
     y = np.zeros((ROWS, COLUMNS // 4), np.int8)
     further = {"groupListType": 0, "dstType": 29, MODE: "dynamic"}
     y, factors = run(PLAIN[1], x=x, yOut=y, **further)
-    wanted = gated(torch.from_numpy(x).double(), 0)
-    np.testing.assert_allclose(factors, 7 / wanted.abs().amax(-1), rtol=1e-6)
-    numbers = torch.round(wanted * torch.from_numpy(factors).double()[:, None]).numpy().astype(np.int8)
+    expected = gated(torch.from_numpy(x).double(), 0)
+    np.testing.assert_allclose(factors, 7 / expected.abs().amax(-1), rtol=1e-6)
+    numbers = torch.round(expected * torch.from_numpy(factors).double()[:, None]).numpy().astype(np.int8)
     assert ((y << 4 >> 4) == numbers[:, ::2]).all()
     assert (y >> 4 == numbers[:, 1::2]).all()

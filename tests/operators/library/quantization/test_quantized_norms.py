@@ -205,9 +205,9 @@ def test_results_that_are_not_wanted_are_left(mask: Any) -> None:
     outputs = {name: np.full((2, 8), 5, np.int8) for name in INTEGERS}
     found = {name: np.full(2, 5, np.float32) for name in FOUND}
     got = run("add_rms_norm_dynamic_quant_v2", **common, **outputs, **found)
-    for at, wanted in enumerate(mask or (True, False)):
-        assert set(got[INTEGERS[at]].ravel()) == {127 if wanted else 5}
-        assert set(got[FOUND[at]]) == {np.float32(1 / 127) if wanted else 5}
+    for at, expected in enumerate(mask or (True, False)):
+        assert set(got[INTEGERS[at]].ravel()) == {127 if expected else 5}
+        assert set(got[FOUND[at]]) == {np.float32(1 / 127) if expected else 5}
     assert (got["xOut"] == 2).all()
 
 

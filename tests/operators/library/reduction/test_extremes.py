@@ -128,9 +128,9 @@ def test_a_median_is_the_first_nan_or_one_of_the_numbers(operator: str) -> None:
     call = {"self": Placed(x, "transposed").tensor, "dim": 1, "keepDim": False}
     call |= {"valuesOut": values.tensor, "indicesOut": places.tensor}
     prepare(BY_NAME[operator], call, Product.ATLAS_A2).run()
-    wanted = to_torch(x).median(1) if operator == "median_dim" else to_torch(x).nanmedian(1)
-    np.testing.assert_array_equal(values.view, wanted[0].numpy())
-    np.testing.assert_array_equal(places.view, wanted[1].numpy())
+    expected = to_torch(x).median(1) if operator == "median_dim" else to_torch(x).nanmedian(1)
+    np.testing.assert_array_equal(values.view, expected[0].numpy())
+    np.testing.assert_array_equal(places.view, expected[1].numpy())
 
 
 def test_the_median_of_no_element_is_nan() -> None:

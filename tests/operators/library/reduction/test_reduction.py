@@ -171,10 +171,10 @@ class TestReduction(LibraryTests):
 
 def test_logarithms_of_sums_over_no_axes() -> None:
     x = np.array([[1, 2], [3, 4]], np.float32)
-    for none_is_all, wanted in ((True, np.log(10)), (False, x)):
+    for none_is_all, expected in ((True, np.log(10)), (False, x)):
         given = {"axes": (), "keepDims": False, "noopWithEmptyAxes": not none_is_all}
-        found = computed("reduce_log_sum", given | {"self": x, "out": np.zeros(np.shape(wanted), np.float32)})["out"]
-        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+        found = computed("reduce_log_sum", given | {"self": x, "out": np.zeros(np.shape(expected), np.float32)})["out"]
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("name", "expected"), [("reduce_sum", 0.0), ("mean", math.nan)])

@@ -85,9 +85,9 @@ def test_a_nan_and_the_last_of_equals_stay_the_extremes() -> None:
     values, places = Placed(x, "contiguous"), Placed(np.zeros(x.shape, np.int64), "contiguous")
     call = {"self": Placed(x, "contiguous").tensor, "dim": 1, "valuesOut": values.tensor, "indicesOut": places.tensor}
     prepare(BY_NAME["cummax"], call, Product.ATLAS_A2).run()
-    wanted = to_torch(x).cummax(1)
-    np.testing.assert_array_equal(values.view, wanted[0].numpy())
-    np.testing.assert_array_equal(places.view, wanted[1].numpy())
+    expected = to_torch(x).cummax(1)
+    np.testing.assert_array_equal(values.view, expected[0].numpy())
+    np.testing.assert_array_equal(places.view, expected[1].numpy())
 
 
 @pytest.mark.parametrize(

@@ -111,11 +111,11 @@ class TestSorting(LibraryTests):
 def test_a_sequence_without_a_sorter_is_in_order_and_equals_are_passed_or_not() -> None:
     sequence = Placed(np.array([1, 3, 3, 7], np.int32), "contiguous")
     values = Placed(np.array([[0, 3], [8, 7]], np.int32), "transposed")
-    for right, wanted in ((False, [[0, 1], [4, 3]]), (True, [[0, 3], [4, 4]])):
+    for right, expected in ((False, [[0, 1], [4, 3]]), (True, [[0, 3], [4, 4]])):
         out = Placed(np.zeros((2, 2), np.int64), "contiguous")
         call = {"sortedSequence": sequence.tensor, "self": values.tensor, "outInt32": False, "right": right}
         prepare(BY_NAME["search_sorted"], call | {"sorter": None, "out": out.tensor}, Product.ATLAS_A2).run()
-        assert out.view.tolist() == wanted
+        assert out.view.tolist() == expected
 
 
 @pytest.mark.parametrize("dims", [(97,), (5, 40), (40, 5), (3, 64, 2)])

@@ -77,16 +77,18 @@ def _lstm(a: Mapping[str, Any]) -> Any:
     return *_lstm_states(gates, wide(a["cx"])), _lstm_storage(gates)
 
 
-def _gru_states(mine: Any, theirs: Any, hx: Any) -> Any:
-    (of_r, of_z, of_n), (r, z, hidden) = mine.chunk(3, 1), theirs.chunk(3, 1)
+def _gru_states(input_gates: Any, hidden_gates: Any, hx: Any) -> Any:
+    (of_r, of_z, of_n), (r, z, hidden) = input_gates.chunk(3, 1), hidden_gates.chunk(3, 1)
     r, z = torch.sigmoid(of_r + r), torch.sigmoid(of_z + z)
     n = torch.tanh(of_n + r * hidden)
     return torch.lerp(n, hx, z), torch.cat((r, z, n, hx, hidden), 1)
 
 
 def _gru(a: Mapping[str, Any]) -> Any:
-    mine, theirs = (wide(a[f"{side}Gates"]) + wide(a[f"{side}BiasOptional"]) for side in ("input", "hidden"))
-    return _gru_states(mine, theirs, wide(a["hx"]))
+    input_gates, hidden_gates = (
+        wide(a[f"{side}Gates"]) + wide(a[f"{side}BiasOptional"]) for side in ("input", "hidden")
+    )
+    return _gru_states(input_gates, hidden_gates, wide(a["hx"]))
 
 
 BREAKS: Mapping[str, Breaking] = {
@@ -159,15 +161,17 @@ def test_lstm_cell_gradients_match_pytorch(biased: bool) -> None:
 def test_gru_cell_gradients_match_pytorch(biased: bool) -> None:
     random = np.random.default_rng(7)
     call = _arrays(random, GRU_BACK_ROWS)
-    mine, theirs, hx = (_leaf(random.normal(size=(BATCH, width * WIDTH))) for width in (3, 3, 1))
-    h, storage = _gru_states(mine, theirs, hx)
+    input_gates, hidden_gates, hx = (_leaf(random.normal(size=(BATCH, width * WIDTH))) for width in (3, 3, 1))
+    h, storage = _gru_states(input_gates, hidden_gates, hx)
     h.backward(torch.tensor(call["gradHy"].astype(np.float64)))
     call |= {"storage": storage.detach().float().numpy(), "hasBias": biased}
     nulls = {} if biased else dict.fromkeys(("gradInputBiasOutOptional", "gradHiddenBiasOutOptional"))
     found = computed(GRU_BACKWARD, call | nulls, AT_950)
-    _compare(found, {"gradInputGatesOut": mine.grad, "gradHiddenGatesOut": theirs.grad, "gradHxOut": hx.grad})
+    _compare(
+        found, {"gradInputGatesOut": input_gates.grad, "gradHiddenGatesOut": hidden_gates.grad, "gradHxOut": hx.grad}
+    )
     if biased:
-        of_biases = {"gradInputBiasOutOptional": mine, "gradHiddenBiasOutOptional": theirs}
+        of_biases = {"gradInputBiasOutOptional": input_gates, "gradHiddenBiasOutOptional": hidden_gates}
         _compare(found, {name: each.grad.sum(0) for name, each in of_biases.items()})
 
 

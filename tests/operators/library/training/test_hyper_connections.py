@@ -319,14 +319,16 @@ def test_gradients_follow_the_decisions_of_the_forward(product: Product, width: 
     enters, post, res, rms, mix, pre = (each.detach().numpy().astype(np.float32) for each in results)
     arriving = [random.normal(size=each.shape).astype(np.float32) for each in (enters, post, res)]
     arriving[0] = arriving[0].astype(np.float16)
-    wanted = torch.autograd.grad(results[:3], [*exact.values()], [torch.from_numpy(each).double() for each in arriving])
+    expected = torch.autograd.grad(
+        results[:3], [*exact.values()], [torch.from_numpy(each).double() for each in arriving]
+    )
     call = {name: given[name] for name in ("x", "phi", "alpha")}
     call |= dict(zip(("gradHIn", "gradHPost", "gradHRes"), arriving, strict=True))
     call |= {"invRms": rms, "hMix": mix, "hPre": pre, "hPost": post}
     outs = {f"grad{name.capitalize()}": np.zeros_like(each) for name, each in given.items()}
     nothing = dict.fromkeys(("gamma", "gradXPostOptional", "gradGamma"))
     found = computed(PRE_BACK, call | outs | nothing | {"hcEps": EPS}, product)
-    for name, of in zip(outs, wanted, strict=True):
+    for name, of in zip(outs, expected, strict=True):
         np.testing.assert_allclose(found[name], of.numpy(), 2e-3, 2e-3)
 
 
@@ -338,9 +340,9 @@ def test_states_kept_in_rows_of_eight_give_the_gradients() -> None:
     found = computed(SINKHORN, given | kept, Product.ASCEND_950)
     back = {"gradOutput": grad, "out": np.zeros_like(x)} | {name: found[name] for name in kept}
     given_x = torch.from_numpy(x).double().requires_grad_()
-    (wanted,) = torch.autograd.grad(_steps_of(given_x)[0][-1], given_x, torch.from_numpy(grad).double())
+    (expected,) = torch.autograd.grad(_steps_of(given_x)[0][-1], given_x, torch.from_numpy(grad).double())
     got = computed(SINKHORN_BACK, back, Product.ASCEND_950)["out"]
-    np.testing.assert_allclose(got, wanted.numpy(), 1e-4, 1e-5)
+    np.testing.assert_allclose(got, expected.numpy(), 1e-4, 1e-5)
 
 
 def test_optional_states_of_one_element_count_as_absent() -> None:
@@ -366,8 +368,8 @@ def test_two_alphas_leave_streams_unmixed() -> None:
     numbers = wide_x @ phi.T / np.sqrt(np.square(wide_x).mean(-1, keepdims=True) + EPS)
     shares, post = (1 / (1 + np.exp(-numbers * factor)) for factor in (0.5, 2))
     np.testing.assert_allclose(found["hPost"], 2 * post[:, 6:] + 0.25, 1e-5)
-    wanted = ((shares[:, :6] + 0.25)[..., None] * x.astype(np.float64)).sum(1)
-    np.testing.assert_allclose(found["hIn"], wanted, 2e-3, 2e-3)
+    expected = ((shares[:, :6] + 0.25)[..., None] * x.astype(np.float64)).sum(1)
+    np.testing.assert_allclose(found["hIn"], expected, 2e-3, 2e-3)
     assert found["hRes"].tolist() == [0]
     assert (found["hPreOptional"] == 7).all()  # it goes with the two others
 

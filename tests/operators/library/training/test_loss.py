@@ -239,8 +239,8 @@ def test_an_ignored_sample_may_have_any_logarithm_and_one_of_weight_0_a_finite_o
     given = {"self": rows, "target": target, "weight": weight, "reduction": 1, "ignoreIndex": -100}
     results = {name: np.zeros((), np.float32) for name in ("out", "totalWeightOut")}
     found = computed("nll_loss", given | results)
-    wanted = torch.nn.functional.nll_loss(*map(torch.from_numpy, (rows, target, weight)))
-    np.testing.assert_array_equal(found["out"], wanted.numpy())
+    expected = torch.nn.functional.nll_loss(*map(torch.from_numpy, (rows, target, weight)))
+    np.testing.assert_array_equal(found["out"], expected.numpy())
     assert found["totalWeightOut"] == 2
 
 
@@ -301,10 +301,10 @@ def test_a_negative_probability_has_no_divergence() -> None:
     """It counted as 0 inside the logarithm and as itself outside."""
     x, target = np.array([0.1, -np.inf, 0.3], np.float32), np.array([-1, 0, 1], np.float32)
     self = torch.tensor(x, requires_grad=True)
-    wanted = torch.nn.functional.kl_div(self, torch.tensor(target), reduction="none")
+    expected = torch.nn.functional.kl_div(self, torch.tensor(target), reduction="none")
     call = {"self": x, "target": target, "reduction": 0, "logTarget": False, "out": np.zeros_like(x)}
-    np.testing.assert_allclose(computed("kl_div", call)["out"], wanted.detach(), rtol=1e-6)
-    wanted.nansum().backward()
+    np.testing.assert_allclose(computed("kl_div", call)["out"], expected.detach(), rtol=1e-6)
+    expected.nansum().backward()
     found = computed("kl_div_backward", call | {"gradOutput": np.ones(3, np.float32)})["out"]
     np.testing.assert_array_equal(found, -target)
 
@@ -312,9 +312,10 @@ def test_a_negative_probability_has_no_divergence() -> None:
 def test_distances_of_integers_are_exact() -> None:
     """Integers were rejected."""
     x, y = np.array([2**60 + 1, -5]), np.array([0, 4], np.int32)
-    for reduction, out, wanted in ((0, np.zeros(2, np.int64), [2**60 + 1, 9]), (2, np.array(0), 2**60 + 10)):
+    for reduction, out, expected in ((0, np.zeros(2, np.int64), [2**60 + 1, 9]), (2, np.array(0), 2**60 + 10)):
         assert (
-            computed("l1_loss", {"self": x, "target": y, "reduction": reduction, "out": out})["out"].tolist() == wanted
+            computed("l1_loss", {"self": x, "target": y, "reduction": reduction, "out": out})["out"].tolist()
+            == expected
         )
 
 

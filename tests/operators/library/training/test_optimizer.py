@@ -232,8 +232,8 @@ def test_plain_adam_takes_pytorchs_steps() -> None:
         [var], [gradient], [m], [v], [], [torch.tensor(2.0)], foreach=False, amsgrad=False, beta1=0.75, beta2=0.5,
         lr=0.125, weight_decay=0, eps=0.0625 / (1 - 0.5**3) ** 0.5, maximize=False,
     )  # fmt: skip
-    for name, wanted in (("varRef", var), ("m", m), ("v", v)):
-        np.testing.assert_allclose(found[name], wanted, 1e-6)
+    for name, expected in (("varRef", var), ("m", m), ("v", v)):
+        np.testing.assert_allclose(found[name], expected, 1e-6)
 
 
 def test_a_step_with_an_infinite_gradient_leaves_everything() -> None:

@@ -129,8 +129,8 @@ def test_gradients_from_the_forward_states_match_pytorch(kind: str, form: dict[s
     found, ends = network(leaves[0], tuple(leaves[1:]) if kind == "lstm" else leaves[1])
     results = (found, *(ends if kind == "lstm" else (ends,)))
     torch.autograd.backward(results, [torch.tensor(each.view.astype(np.float64)) for each in (dy, *arriving)])
-    wanted = [*results, *(each.grad for each in (*leaves, *network.parameters()))]
-    for got, want in zip((y, *last, dx, *starts, *gradients), wanted, strict=True):
+    expected = [*results, *(each.grad for each in (*leaves, *network.parameters()))]
+    for got, want in zip((y, *last, dx, *starts, *gradients), expected, strict=True):
         np.testing.assert_allclose(got.view, want.detach().numpy(), rtol=1e-5, atol=2e-6)
 
 

@@ -283,8 +283,8 @@ def test_running_statistics_move_towards_the_batchs(name: str, moved: tuple[str,
         for key, each in call.items()
         if isinstance(each, T)
     }
-    wanted = reference({key: torch.from_numpy(each) for key, each in arrays.items()})
+    expected = reference({key: torch.from_numpy(each) for key, each in arrays.items()})
     found = _run(name, **call | arrays)
-    for key, each in zip(moved, wanted, strict=False):
+    for key, each in zip(moved, expected, strict=False):
         assert not np.array_equal(found[key], arrays[key])
         np.testing.assert_allclose(found[key], each, rtol=1e-6)

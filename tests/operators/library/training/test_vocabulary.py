@@ -194,7 +194,7 @@ def test_parts_together_have_the_gradients_of_all_words(flags: D) -> None:
     exact = [torch.from_numpy(each).double().requires_grad_() for each in (x, weight)]
     losses = torch.nn.functional.cross_entropy(exact[0] @ exact[1].T, torch.from_numpy(target), reduction="none")
     np.testing.assert_allclose(np.log(total) - predicted, losses.detach(), 1e-5, 1e-5)
-    wanted = torch.autograd.grad(losses, exact, torch.from_numpy(grad).double())
+    expected = torch.autograd.grad(losses, exact, torch.from_numpy(grad).double())
     of_rows, of_words = np.zeros((5, 4)), []
     for start, part in zip((0, 6), found, strict=True):
         mask = part["targetMaskOut"] if flags == D.UINT8 else (part["targetMaskOut"][0] >> np.arange(5) & 1) != 0
@@ -204,8 +204,8 @@ def test_parts_together_have_the_gradients_of_all_words(flags: D) -> None:
         got = computed(GRADIENT, call | {"inputGradOut": x * 0, "weightGradOut": weight[:6] * 0})
         of_rows += got["inputGradOut"]
         of_words.append(got["weightGradOut"])
-    np.testing.assert_allclose(of_rows, wanted[0], 2e-3, 2e-3)
-    np.testing.assert_allclose(np.concatenate(of_words), wanted[1], 2e-3, 2e-3)
+    np.testing.assert_allclose(of_rows, expected[0], 2e-3, 2e-3)
+    np.testing.assert_allclose(np.concatenate(of_words), expected[1], 2e-3, 2e-3)
 
 
 def test_target_mask_has_a_flag_for_each_row() -> None:

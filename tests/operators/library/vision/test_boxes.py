@@ -51,11 +51,11 @@ def _complete(a: Mapping[str, Any]) -> Any:
     common = (torch.minimum(first[2:], second[2:]) - torch.maximum(first[:2], second[:2])).clamp(min=0).prod(0)
     iou = common / (wg * hg if a["mode"] == "iof" else w * h + wg * hg - common)
     diagonal = (torch.maximum(first[2:], second[2:]) - torch.minimum(first[:2], second[:2])).square().sum(0)
-    apart = ((first[:2] + first[2:] - second[:2] - second[2:]) / 2).square().sum(0)
+    distance = ((first[:2] + first[2:] - second[:2] - second[2:]) / 2).square().sum(0)
     turned = torch.atan(wg / hg) - torch.atan(w / h)
     unlike = 4 / torch.pi**2 * turned**2
     weight = torch.where(unlike > 0, unlike / (1 - iou + unlike), 0.0)
-    return (iou - apart / diagonal - weight * unlike)[None], turned[None]
+    return (iou - distance / diagonal - weight * unlike)[None], turned[None]
 
 
 def _covered(box: Any) -> Any:

@@ -161,8 +161,8 @@ def test_every_mode_and_padding_is_pytorchs(rank: int) -> None:
         where = f"{mode} {padding} {align}"
         forward = _reference({key: torch_call[key] for key in torch_call if key != "gradOutput"})
         np.testing.assert_allclose(placed["out"].view, forward.numpy(), 1e-5, 1e-5, err_msg=where)
-        for key, wanted in zip(("inputGrad", "gridGrad"), _reference(torch_call), strict=True):
-            np.testing.assert_allclose(placed[key].view, wanted.numpy(), 1e-5, 1e-5, err_msg=f"{where} {key}")
+        for key, expected in zip(("inputGrad", "gridGrad"), _reference(torch_call), strict=True):
+            np.testing.assert_allclose(placed[key].view, expected.numpy(), 1e-5, 1e-5, err_msg=f"{where} {key}")
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("backward")])

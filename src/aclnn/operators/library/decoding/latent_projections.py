@@ -258,7 +258,7 @@ def _turned(x: Array, sin: Array, cos: Array) -> Array:
 
 
 def _integers(x: Array) -> tuple[Array, Array]:
-    """Quantise rows by their largest magnitudes; return integers and scales."""
+    """Quantize rows by their largest magnitudes; return integers and scales."""
     scale = np.abs(x).max(-1, keepdims=True) / _LARGEST
     return np.rint(np.divide(x, scale, out=np.zeros_like(x), where=scale != 0)), scale
 
@@ -413,7 +413,7 @@ OPERATORS = (
     declared(
         "mla_prolog_v2_weight_nz",
         _FORMULA.replace("qcQrScale * ", "").replace("kcScale * ", ""),
-        "Queries and keys in pages of latent attention, with rotary parts, from tokens.",
+        "Queries and cached keys of latent attention, with rotary parts, from tokens.",
         (
             *_GIVEN,
             tensor_in(_OLD_INDEX, "the slot of each token; INT64"),

@@ -315,7 +315,7 @@ def _combine(version: int, normed: bool = False) -> Operator:
     return Operator(
         name=name,
         summary="Combine the weighted outputs of experts on the ranks of a group"
-        + (", with a residual; norm it." if normed else " to each token."),
+        + (", with a residual, and normalize the sum." if normed else " to each token."),
         formula=f"{formula} + residualX[i]; yOut = RmsNorm({out}) * gamma" if normed else formula,
         parameters=_parameters(version, normed),
         support=support((D.BF16,), {Product.ATLAS_A3}) if normed else support((D.FLOAT16, D.BF16), MODERN),

@@ -363,7 +363,7 @@ OPERATORS = (
             const=name in ("eq", "lt"),
         )
     ),
-    _predicate("is_finite", "neither infinite nor NaN", "Tell finite numbers from others.", np.isfinite, "isfinite"),
+    _predicate("is_finite", "neither infinite nor NaN", "Test elements for finite numbers.", np.isfinite, "isfinite"),
     _predicate(
         "is_inf",
         "infinite",

@@ -222,12 +222,12 @@ _ROUNDED = "q = round(x * smoothScaleOptional / xScaleOptional); "
 OPERATORS = (
     _operator(
         "quant_matmul_dequant",
-        "Quantise rows, multiply them with a matrix of INT8 and restore the products.",
+        "Quantize rows, multiply them with a matrix of INT8 and restore the products.",
         _ROUNDED + "out = q @ weight^T * weightScale * xScaleOptional",
     ),
     _operator(
         "quant_grouped_matmul_dequant",
-        "Quantise rows, multiply groups of them with matrices of INT8 and restore the products.",
+        "Quantize rows, multiply groups of them with matrices of INT8 and restore the products.",
         _ROUNDED + "out[i] = q[i] @ weight[g]^T * weightScale[g] * xScaleOptional[i], row i in group g",
         tensor_in(_GROUPS, "the end of each group of rows; INT64"),
     ),
