@@ -470,7 +470,7 @@ def check_layer_norm_forward() -> None:
         plan.run([address(rows), 0, 0], list(map(address, outs)), 0)
         return outs
 
-    together, single_rows = forward(x), [forward(row) for row in x[:, None]]
+    together, row_by_row = forward(x), [forward(row) for row in x[:, None]]
     assert all(
         same(got, np.concatenate(parts)) for got, parts in zip(together, zip(*row_by_row, strict=True), strict=True)
     )

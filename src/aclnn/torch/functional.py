@@ -220,7 +220,7 @@ _VIDEO_RANK = 5
 def _expect_statistics(function: str, mean: Tensor | None, var: Tensor | None, of_input: bool) -> None:
     """Reject combinations of running statistics that PyTorch rejects."""
     if not of_input and (mean is None or var is None):
-        raise RuntimeError(f"{function}(): expected running_mean and running_var without statistics of the input, got None")
+        raise RuntimeError(f"{function}(): expected running_mean and running_var if not the input's, got None")
     if (mean is None) != (var is None):
         raise ValueError(f"{function}(): expected both or neither of running_mean and running_var, got one")
 
