@@ -58,7 +58,7 @@ def run(out: Path, json: Path | None = None) -> None:
     learned = all(training.test_accuracy >= LEAST_ACCURACY for training in trainings)
     if not (right and learned):
         console.err.print(
-            "aclnn: expected the documented digits and accuracies of at least {LEAST_ACCURACY:.0%}, got others",
+            f"aclnn: expected the documented digits and accuracies of at least {LEAST_ACCURACY:.0%}, got others",
             style="red",
         )
         raise typer.Exit(1)
