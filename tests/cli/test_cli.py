@@ -465,7 +465,7 @@ NORM = (*STATISTICS, "normalized_shape=8")
         (["info", "--json"], "requires an argument"),
         (["nonsense"], "nonsense"),
         (["run", "mm"], "operator: expected one that aclnn run --help lists, got 'mm': it has no Python function"),
-        (["run", "aclnnMm"], "got 'aclnnMm': C programs, aclnn.cann, torch_npu and aclnn verify have it"),
+        (["run", "aclnnMm"], "got 'aclnnMm': it has no Python function; C programs, aclnn.cann, torch_npu"),
         (["run", "nonsense"], "No such command 'nonsense'"),
     ],
 )

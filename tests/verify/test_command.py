@@ -278,7 +278,10 @@ def expect_error(folder, words, status, text):
             "layer_norm_backward: expected normalized_shape=value, got none",
         ),
         (["silu_backward", "self={x}", "--actual", "{x}", "--shape", "a,b"], "--shape: expected extents"),
-        (["silu_backward", "--cases", "{x}", "--actual", "{x}"], "--cases: expected the outputs in the list"),
+        (
+            ["silu_backward", "--cases", "{x}", "--actual", "{x}"],
+            "--cases: expected outputs in the list, got --actual or --reference",
+        ),
         (["silu_backward", "--json", "--standard=mixed"], "--json: expected FILE or -, got '--standard=mixed'"),
         (["silu_backward", "--html", "--json", "-"], "--html: expected FILE or -, got '--json'"),
         (["silu_backward", "--json", "-", "--html", "-"], "--json and --html: expected two places, got '-' for both"),
