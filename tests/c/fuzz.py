@@ -76,6 +76,7 @@ RARE = {
 }
 #: They wait for ranks that nobody is, or use what they read, or are told, of the host's memory.
 WAIT = {"HcclCommInitRootInfo", "HcclCommInitRootInfoConfig", "aclrtLaunchHostFunc", "aclrtLaunchCallback"}
+WAIT |= {"aclInitCallbackRegister", "aclFinalizeCallbackRegister"}
 WAIT |= {"aclrtMallocWithCfg", "aclrtMallocHostWithCfg", "aclrtMemcpyBatch", "aclrtMemcpyBatchAsync"}
 WAIT |= {"aclrtMemcpyBatchV2", "aclrtMemcpyBatchAsyncV2"}
 WAIT |= {"aclrtHostRegister", "aclrtHostRegisterV2"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,9 @@ from aclnn import cann
 from tests.helpers.fresh_runtime import PATIENCE_S, queue, recent_error, stream_behind
 
 CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+INITIALIZED = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p)
+FINALIZED = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+MODEL, OTHER = cann.ACL_REG_TYPE_ACL_MODEL, cann.ACL_REG_TYPE_OTHER
 
 
 def address(function: object) -> int:
@@ -102,3 +106,63 @@ def test_stream_attributes_are_kept(device: None) -> None:
     assert value[0] == 5
     assert cann.aclrtGetStreamAttribute(stream, 5, at) == 107000
     assert cann.aclrtGetStreamAttribute(stream, 5, 0) == cann.aclrtSetStreamAttribute(stream, 5, 0) == 100000
+
+
+def test_initialisation_and_finalisation_call_registered_functions(fresh: None, tmp_path: Path) -> None:
+    """The runtime's sample of a plugin's lifecycle did not compile without them."""
+    seen: list[object] = []
+    statuses = {"init": 0, "end": 0}
+
+    def started(text: bytes, length: int, data: int | None) -> int:
+        seen.append((text, length, data))
+        return statuses["init"]
+
+    def ended(data: int | None) -> int:
+        seen.append(data)
+        return statuses["end"]
+
+    start, late, end = INITIALIZED(started), INITIALIZED(started), FINALIZED(ended)
+    configuration = tmp_path / "acl.json"
+    configuration.write_text('{"a": 1}')
+    assert cann.aclInitCallbackRegister(OTHER, address(start), 1) == 0
+    assert cann.aclInitCallbackRegister(OTHER, address(late), 2) == 0
+    assert cann.aclInitCallbackUnRegister(OTHER, address(late)) == 0
+    assert cann.aclInitCallbackRegister(MODEL, address(start), 3) == 0
+    assert cann.aclFinalizeCallbackRegister(OTHER, address(end), 4) == 0
+    statuses["init"] = 7
+    assert cann.aclInit(str(configuration)) == 7
+    assert f"callback {address(start):#x} of type 0: expected to return 0, got 7" in recent_error()
+    statuses["init"] = 0
+    assert cann.aclInit(str(configuration)) == 0
+    assert cann.aclInitCallbackRegister(OTHER, address(late), None) == 0
+    text = (b'{"a": 1}', 8)
+    assert seen == [(*text, 3), (*text, 3), (*text, 1), (*text, None)]
+    seen.clear()
+    assert cann.aclInit(str(configuration)) == 100002
+    assert cann.aclFinalizeReference() == (0, 1)
+    assert seen == []
+    statuses["end"] = 8
+    assert cann.aclFinalizeReference()[0] == 8
+    statuses["end"] = 0
+    assert cann.aclFinalizeReference() == (0, 0)
+    assert seen == [4, 4]
+    assert cann.aclFinalizeCallbackUnRegister(OTHER, address(end)) == 0
+    assert cann.aclInit(str(configuration)) == 0
+    assert cann.aclFinalize() == 0
+    assert seen[2:] == [(*text, 3), (*text, 1), (*text, None)]
+
+
+def test_wrong_registrations_of_callbacks_name_the_argument(fresh: None) -> None:
+    start, end = INITIALIZED(lambda text, length, data: 0), FINALIZED(lambda data: 0)
+    for register, unregister, function in (
+        (cann.aclInitCallbackRegister, cann.aclInitCallbackUnRegister, address(start)),
+        (cann.aclFinalizeCallbackRegister, cann.aclFinalizeCallbackUnRegister, address(end)),
+    ):
+        assert register(OTHER, 0, None) == 100000
+        assert "cbFunc: expected a function, got null" in recent_error()
+        assert unregister(MODEL, 0) == 100000
+        assert unregister(MODEL, function) == 500000
+        assert f"registered with type 0, got {function:#x}" in recent_error()
+        assert register(MODEL, function, None) == 0
+        assert register(MODEL, function, None) == 500000
+        assert "type: expected one without a function, got 0" in recent_error()

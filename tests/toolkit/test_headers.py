@@ -130,6 +130,12 @@ def test_samples_find_the_runtime_through_the_header_of_hccl(headers: dict[str, 
     assert '#include "acl/acl.h"' in headers["hccl/hccl.h"]
 
 
+def test_the_runtime_s_header_suffices_to_initialise(headers: dict[str, str]) -> None:
+    """Programs include acl_rt.h alone; CANN's acl.h only includes it and others."""
+    assert "aclError aclInit(const char *configPath);" in headers["acl/acl_rt.h"]
+    assert "(" not in headers["acl/acl.h"]
+
+
 def test_every_status_and_enumeration_is_there(headers: dict[str, str]) -> None:
     text = "\n".join(headers.values())
     assert {name for name in CODES if not re.search(rf"\b{name} = {CODES[name]};", text)} == set()

@@ -61,6 +61,11 @@ ENUMS: dict[str, dict[str, int]] = {
         "LESS_MODE EQUAL_MODE BIGGER_MODE BIGGER_OR_EQUAL_MODE EQUAL_WITH_BITMASK_MODE",
     ),
     "aclrtCallbackBlockType": _count("ACL_CALLBACK_", "NO_BLOCK BLOCK"),
+    "aclRegisterCallbackType": _count(
+        "ACL_REG_TYPE_",
+        "ACL_MODEL ACL_OP_EXECUTOR ACL_OP_CBLAS ACL_OP_COMPILER ACL_TDT_CHANNEL ACL_TDT_QUEUE ACL_DVPP ACL_RETR",
+    )
+    | {"ACL_REG_TYPE_OTHER": 0xFFFF},
     "aclrtStreamAttr": _count(
         "ACL_STREAM_ATTR_", "FAILURE_MODE FLOAT_OVERFLOW_CHECK USER_CUSTOM_TAG CACHE_OP_INFO", first=1
     ),

@@ -61,8 +61,13 @@ HANDLES = (
     *("aclrtContext", "aclrtStream", "aclrtEvent", "aclrtNotify", "aclrtCntNotify"),
     *("aclrtDrvMemHandle", "aclmdlRI", "aclrtTaskGrp", "aclmdlRITask", "HcclComm"),
 )
-#: Types of pointers to functions of the program, each ``void (*)(void *)``.
-CALLBACKS = ("aclrtCallback", "aclrtHostFunc")
+#: Types of pointers to functions of the program.
+CALLBACKS = {
+    "aclrtCallback": "void (*aclrtCallback)(void *userData)",
+    "aclrtHostFunc": "void (*aclrtHostFunc)(void *args)",
+    "aclInitCallbackFunc": "aclError (*aclInitCallbackFunc)(const char *configStr, size_t len, void *userData)",
+    "aclFinalizeCallbackFunc": "aclError (*aclFinalizeCallbackFunc)(void *userData)",
+}
 _INTEGERS = {
     "bool": (0, 1),
     "aclFloat16": (0, 2**16 - 1),

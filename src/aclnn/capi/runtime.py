@@ -68,6 +68,34 @@ def aclFinalizeReference() -> int:
     return lifecycle.finalize_reference()
 
 
+@c_function(
+    "aclError aclInitCallbackRegister(aclRegisterCallbackType type, aclInitCallbackFunc cbFunc, void *userData)"
+)
+def aclInitCallbackRegister(type: int, cbFunc: int, userData: int | None) -> None:
+    """Register a function that aclInit calls with the configuration's text; after aclInit, call it at once."""
+    lifecycle.register_initialized(type, cbFunc, userData or 0)
+
+
+@c_function("aclError aclInitCallbackUnRegister(aclRegisterCallbackType type, aclInitCallbackFunc cbFunc)")
+def aclInitCallbackUnRegister(type: int, cbFunc: int) -> None:
+    """Undo aclInitCallbackRegister."""
+    lifecycle.unregister_initialized(type, cbFunc)
+
+
+@c_function(
+    "aclError aclFinalizeCallbackRegister(aclRegisterCallbackType type, aclFinalizeCallbackFunc cbFunc, void *userData)"
+)
+def aclFinalizeCallbackRegister(type: int, cbFunc: int, userData: int | None) -> None:
+    """Register a function that finalisation calls."""
+    lifecycle.register_finalized(type, cbFunc, userData or 0)
+
+
+@c_function("aclError aclFinalizeCallbackUnRegister(aclRegisterCallbackType type, aclFinalizeCallbackFunc cbFunc)")
+def aclFinalizeCallbackUnRegister(type: int, cbFunc: int) -> None:
+    """Undo aclFinalizeCallbackRegister."""
+    lifecycle.unregister_finalized(type, cbFunc)
+
+
 @c_function("aclnnStatus aclnnInit(const char *configPath)")
 def aclnnInit(configPath: str | None = None) -> None:
     """Do nothing: operators need no initialisation."""

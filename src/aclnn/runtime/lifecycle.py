@@ -1,10 +1,12 @@
-"""aclInit and aclFinalize: their reference count and configuration."""
+"""aclInit and aclFinalize: their reference count, configuration, and the functions of the program that they call."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import stat
+from collections.abc import Callable
 from typing import Any
 
 from aclnn.core.status import (
@@ -19,6 +21,61 @@ from aclnn.runtime.locks import Lock
 from aclnn.support.process import PerProcess
 
 _MOST_BYTES = 1 << 20
+_INITIALIZED = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p)
+_FINALIZED = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+_OTHER = 0xFFFF  # ACL_REG_TYPE_OTHER
+
+
+class _Functions:
+    """Functions of the program, each with its data, by type; each type except ``ACL_REG_TYPE_OTHER`` has one."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[int, int, int]] = []
+
+    def add(self, kind: int, function: int, data: int) -> None:
+        """Add a function.
+
+        Raises:
+            AclnnError: 100000, no function; 500000, the type has one already.
+        """
+        _expect_function(function)
+        if kind != _OTHER and any(entry[0] == kind for entry in self._entries):
+            raise AclnnError(CODES["ACL_ERROR_INTERNAL_ERROR"], f"type: expected one without a function, got {kind}")
+        self._entries.append((kind, function, data))
+
+    def remove(self, kind: int, function: int) -> None:
+        """Remove a function.
+
+        Raises:
+            AclnnError: 100000, no function; 500000, it was not added.
+        """
+        _expect_function(function)
+        for entry in self._entries:
+            if entry[:2] == (kind, function):
+                self._entries.remove(entry)
+                return
+        raise AclnnError(
+            CODES["ACL_ERROR_INTERNAL_ERROR"],
+            f"cbFunc: expected a function registered with type {kind}, got {function:#x}",
+        )
+
+    def call(self, call: Callable[[int, int], int]) -> None:
+        """Call each function by type, up to the first that fails.
+
+        Args:
+            call: calls a function with its data and returns its status.
+
+        Raises:
+            AclnnError: the status of the function that failed.
+        """
+        for kind, function, data in sorted(self._entries, key=lambda entry: entry[0]):
+            if status := call(function, data):
+                raise AclnnError(status, f"callback {function:#x} of type {kind}: expected to return 0, got {status}")
+
+
+def _expect_function(function: int) -> None:
+    if not function:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, "cbFunc: expected a function, got null")
 
 
 class _State:
@@ -26,24 +83,34 @@ class _State:
         self.lock = Lock()
         self.count = 0
         self.finalized = False
-        self.configured = False
-        self.configuration: Any = None
+        self.configuration: tuple[str, Any] | None = None
+        self.initialized_functions = _Functions()
+        self.finalized_functions = _Functions()
+
+    def call_initialized(self, function: int, data: int) -> int:
+        text = (self.configuration[0] if self.configuration else "").encode()
+        return int(_INITIALIZED(function)(text, len(text), data))
+
+    def finalize(self) -> None:
+        self.finalized_functions.call(lambda function, data: int(_FINALIZED(function)(data)))
+        self.count, self.finalized = 0, True
 
 
 _state = PerProcess(_State)
 
 
 def initialize(config_path: str | None) -> None:
-    """Increment the count of users.
+    """Increment the count of users; for the first, call the registered functions.
 
     Args:
         config_path: a JSON file, or None or "". Its settings have no effect, but it must be valid.
 
     Raises:
         AclnnError: 100003, the file cannot be read; 100006, it is not a JSON object; 100002, initialised already (the
-            call still counts); 100000, the configuration differs from that of the process's first initialisation.
+            call still counts); 100000, the configuration differs from that of the process's first initialisation; the
+            status of a registered function that failed.
     """
-    configuration = _read(config_path) if config_path else {}
+    text, configuration = _read(config_path) if config_path else ("", {})
     state = _state.current
     with state.lock:
         if state.count:
@@ -53,12 +120,13 @@ def initialize(config_path: str | None) -> None:
                 f"expected to be called once, got called again (now {state.count} users)",
                 "aclInit",
             )
-        if state.configured and configuration != state.configuration:
+        if state.configuration and configuration != state.configuration[1]:
             raise AclnnError(
                 ACL_ERROR_INVALID_PARAM,
                 f"configPath: expected the content of the process's first aclInit, got another in {config_path!r}",
             )
-        state.configured, state.configuration = True, configuration
+        state.configuration = text, configuration
+        state.initialized_functions.call(state.call_initialized)
         state.count, state.finalized = 1, False
 
 
@@ -73,7 +141,7 @@ def _content(path: str) -> str:
     return content.decode("utf-8")
 
 
-def _read(path: str) -> Any:
+def _read(path: str) -> tuple[str, Any]:
     try:
         text = _content(path)
     except (OSError, ValueError) as error:
@@ -91,14 +159,14 @@ def _read(path: str) -> Any:
             CODES["ACL_ERROR_PARSE_FILE"],
             f"configPath: expected a JSON object, got {path!r} with {text.strip()[:40]!r}",
         )
-    return configuration
+    return text, configuration
 
 
 def finalize() -> None:
-    """Reset the count of users to zero.
+    """Reset the count of users to zero, and call the registered functions.
 
     Raises:
-        AclnnError: 100037, finalised already.
+        AclnnError: 100037, finalised already; the status of a registered function that failed, which leaves the count.
     """
     state = _state.current
     with state.lock:
@@ -106,15 +174,15 @@ def finalize() -> None:
             raise AclnnError(
                 ACL_ERROR_REPEAT_FINALIZE, "expected an initialised process, got a finalised one", "aclFinalize"
             )
-        state.finalized = state.count > 0
-        state.count = 0
+        if state.count:
+            state.finalize()
 
 
 def finalize_reference() -> int:
-    """Decrement the count of users and return it.
+    """Decrement the count of users and return it; for the last, call the registered functions.
 
     Raises:
-        AclnnError: 100037, the count is zero.
+        AclnnError: 100037, the count is zero; the status of a registered function that failed, which leaves the count.
     """
     state = _state.current
     with state.lock:
@@ -124,6 +192,54 @@ def finalize_reference() -> int:
                 "expected an initialised process, got one without users",
                 "aclFinalizeReference",
             )
-        state.count -= 1
-        state.finalized = state.count == 0
+        if state.count == 1:
+            state.finalize()
+        else:
+            state.count -= 1
         return state.count
+
+
+def register_initialized(kind: int, function: int, data: int) -> None:
+    """Register a function that ``initialize`` calls; in an initialised process call it at once, whatever it returns.
+
+    Raises:
+        AclnnError: 100000, no function; 500000, the type has one already.
+    """
+    state = _state.current
+    with state.lock:
+        state.initialized_functions.add(kind, function, data)
+        if state.count:
+            state.call_initialized(function, data)
+
+
+def unregister_initialized(kind: int, function: int) -> None:
+    """Undo ``register_initialized``.
+
+    Raises:
+        AclnnError: 100000, no function; 500000, it was not registered.
+    """
+    state = _state.current
+    with state.lock:
+        state.initialized_functions.remove(kind, function)
+
+
+def register_finalized(kind: int, function: int, data: int) -> None:
+    """Register a function that finalisation calls.
+
+    Raises:
+        AclnnError: 100000, no function; 500000, the type has one already.
+    """
+    state = _state.current
+    with state.lock:
+        state.finalized_functions.add(kind, function, data)
+
+
+def unregister_finalized(kind: int, function: int) -> None:
+    """Undo ``register_finalized``.
+
+    Raises:
+        AclnnError: 100000, no function; 500000, it was not registered.
+    """
+    state = _state.current
+    with state.lock:
+        state.finalized_functions.remove(kind, function)

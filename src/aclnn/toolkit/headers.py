@@ -31,8 +31,10 @@ _OF_SAMPLES = {"aclnn/opdev/fp16_t.h": "fp16_t.h", "securec.h": "securec.h"}
 
 #: Functions whose header does not follow from the prefix of their names.
 _EXCEPTIONS = {
-    ACL: (
+    RUNTIME: (
         *("aclInit", "aclFinalize", "aclFinalizeReference", "aclGetRecentErrMsg"),
+        *("aclInitCallbackRegister", "aclInitCallbackUnRegister"),
+        *("aclFinalizeCallbackRegister", "aclFinalizeCallbackUnRegister"),
         *("aclGetDeviceCapability", "aclsysGetCANNVersion", "aclsysGetVersionStr"),
         "aclsysGetVersionNum",
     ),
@@ -88,7 +90,6 @@ def texts() -> dict[str, str]:
     written: dict[str, Callable[[list[CFunction]], str]] = {
         BASE: _base,
         RUNTIME: _runtime,
-        ACL: _acl,
         OP: _op,
         OP_COMPILER: _op_compiler,
         META: _meta,
@@ -99,6 +100,7 @@ def texts() -> dict[str, str]:
     result = {header: _file(header, write(functions.get(header, []))) for header, write in written.items()}
     result[LOWER_RUNTIME] = _file(LOWER_RUNTIME, _lower_runtime())
     result["acl/acl_mdl.h"] = _file("acl/acl_mdl.h", _includes(BASE))
+    result[ACL] = _file(ACL, _includes(RUNTIME, OP, "acl/acl_mdl.h"))
     for header, name in _OF_SAMPLES.items():
         result[header] = (Path(__file__).parent / name).read_text(encoding="utf-8")
     described = {operator.function: operator for operator in C_OPERATORS}
@@ -182,10 +184,18 @@ def _base(functions: list[CFunction]) -> str:
 def _runtime(functions: list[CFunction]) -> str:
     elsewhere = {*itertools.chain(*_ENUMS_ELSEWHERE.values())}
     enumerations = _enumerations(name for name in ENUMS if name not in elsewhere)
-    callbacks = "".join(f"typedef void (*{name})(void *);\n" for name in CALLBACKS)
+    callbacks = "".join(f"typedef {declared};\n" for declared in CALLBACKS.values())
     flags = "".join(f"#define {name} 0x{value:08X}U\n" for name, value in FLAGS.items())
     return "\n".join(
-        [_includes(BASE), enumerations, flags, callbacks, _STRUCTURES, _declarations(functions, _described)]
+        [
+            _includes(BASE),
+            enumerations,
+            flags,
+            callbacks,
+            _STRUCTURES,
+            _PACKAGE_VERSION,
+            _declarations(functions, _described),
+        ]
     )
 
 
@@ -310,11 +320,6 @@ typedef struct aclCANNPackageVersion {{
     char reserved[ACL_PKG_VERSION_MAX_SIZE];
 }} aclCANNPackageVersion;
 """
-
-
-def _acl(functions: list[CFunction]) -> str:
-    included = _includes(BASE, RUNTIME, "acl/acl_op.h", "acl/acl_mdl.h")
-    return "\n".join([included, _PACKAGE_VERSION, _declarations(functions, _described)])
 
 
 def _op(functions: list[CFunction]) -> str:
