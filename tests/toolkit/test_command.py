@@ -235,6 +235,7 @@ class TestTree:
         [
             ("lib64", "opapi_math opapi_nn ascendcl nnopbase"),
             ("lib64", "opapi_nn nnopbase acl_rt"),
+            ("lib64", "opapi_math opapi_transformer opapi_cv ascendcl nnopbase hccl hccl_fwk c_sec"),
             (f"{platform.machine()}-linux/devlib", "opapi nnopbase ascendcl"),
         ],
     )

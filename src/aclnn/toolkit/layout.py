@@ -23,7 +23,13 @@ _LIBRARY_OF = {"acl": "ascendcl", "aclnn": "nnopbase", "aclnnop": "opapi", "hccl
 _PACKAGE = "opp/vendors/customize/op_api"
 #: Aliases: newer releases split libopapi by field and rename the runtime; torch_npu and MindSpore also load libraries
 #: of which they call runtime functions only.
-_OTHER_NAMES = dict.fromkeys(("libopapi_nn.so", "libopapi_math.so", "libcust_opapi.so"), "libopapi.so") | dict.fromkeys(
+_OTHER_NAMES = dict.fromkeys(
+    (
+        *(f"libopapi_{field}.so" for field in ("nn", "math", "cv", "transformer", "legacy")),
+        "libcust_opapi.so",
+    ),
+    "libopapi.so",
+) | dict.fromkeys(
     (
         *("libacl_rt.so", "libacl_op_compiler.so", "libacl_tdt_channel.so"),
         *("libascend_hal.so", "libplatform.so", "libc_sec.so"),
@@ -31,7 +37,8 @@ _OTHER_NAMES = dict.fromkeys(("libopapi_nn.so", "libopapi_math.so", "libcust_opa
     ),
     "libascendcl.so",
 )
-_OTHER_NAMES |= {"libhcomm.so": "libhccl.so", "libgraph.so": libraries.GRAPH_ENGINE}
+_OTHER_NAMES |= dict.fromkeys(("libhcomm.so", "libhccl_fwk.so"), "libhccl.so")
+_OTHER_NAMES["libgraph.so"] = libraries.GRAPH_ENGINE
 #: File in which MindSpore looks for the release; 9.1.0 is the newest that MindSpore 2.10 knows.
 _RELEASE, _RELEASE_TEXT = "compiler/version.info", "Version=9.1.0\n"
 #: Folders of older releases in which build files and torch_npu look.
