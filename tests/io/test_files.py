@@ -172,6 +172,7 @@ HOSTILE = {
         pickle.dumps({"a": 1}),
         "expected a zip archive; load a file of PyTorch before 1.6 with PyTorch and save it again",
     ),
+    "truncated.pt": (b"PK\3\4" + b"\0" * 100, "expected a whole zip archive, got a truncated or damaged one"),
     "odd.bin": (b"\0" * 7, "expected 4 bytes for [1] of float32, got 7"),
     "word.txt": (b"1 2 3", "expected one of .npy, .npz"),
 }

@@ -17,6 +17,8 @@ from aclnn.typing import Array
 Loader = Callable[[], Array]
 """A function that reads one tensor of a file."""
 
+_VOIDS = {np.dtype("V1"): "one byte", np.dtype("V2"): "two bytes"}
+"""Types as which NumPy stores those of ml_dtypes."""
 _MAX_EXPANSION, _MAX_EXPANDED_BYTES = 100, 1 << 28
 
 
@@ -39,19 +41,19 @@ def errors_of(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def element_type(dtype: np.dtype[Any], wanted: DataType | None) -> np.dtype[Any]:
-    """Return the data type of a file's elements; a two-byte void, as NumPy stores bfloat16, is ``wanted`` or bfloat16.
+    """Return the data type of a file's elements; a void, as NumPy stores bfloat16, is ``wanted`` or bfloat16.
 
     Raises:
         ValueError: tensors have no such data type.
     """
-    if dtype != "V2":
+    if dtype not in _VOIDS:
         try:
             return DataType.of_numpy(dtype).numpy
         except TypeError as error:
             raise ValueError(str(error)) from None
     found = wanted or DataType.BF16
-    if found.numpy.itemsize != 2:
-        raise ValueError(f"expected a data type of two bytes, got {found.numpy_name}")
+    if found.numpy.itemsize != dtype.itemsize:
+        raise ValueError(f"expected a data type of {_VOIDS[dtype]}, got {found.numpy_name}")
     return found.numpy
 
 

@@ -20,6 +20,8 @@ from aclnn.typing import Array
 
 _PROTOCOL = 2
 """The pickle protocol of ``torch.save``, and the only one that ``weights_only`` supports completely."""
+_ZIP = b"PK\3\4"
+"""First bytes of a zip archive; its directory is at the end."""
 _ALLOWED = {
     ("torch._utils", "_rebuild_tensor_v2"),
     ("torch._utils", "_rebuild_parameter"),
@@ -27,6 +29,10 @@ _ALLOWED = {
     ("torch", "device"),
     ("collections", "OrderedDict"),
 }
+
+
+_WITHOUT_TORCH = (DataType.BF16, DataType.FLOAT8_E5M2, DataType.FLOAT8_E4M3FN, DataType.FLOAT8_E8M0)
+"""Data types that PyTorch does not convert to NumPy's."""
 
 
 def read(path: Path, dtype: DataType | None, shape: Sequence[int] | None) -> dict[str, Loader]:
@@ -46,6 +52,10 @@ def saved(path: Path) -> Any:
     """
     torch = import_or_raise("torch", "torch")
     if not zipfile.is_zipfile(path):
+        with path.open("rb") as file:
+            begins_as_zip = file.read(len(_ZIP)) == _ZIP
+        if begins_as_zip:
+            raise ValueError("expected a whole zip archive, got a truncated or damaged one")
         raise ValueError("expected a zip archive; load a file of PyTorch before 1.6 with PyTorch and save it again")
     with zipfile.ZipFile(path) as archive:  # memory mapping would read compressed bytes as elements
         if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
@@ -87,9 +97,10 @@ def _named(name: str, saved: object, kind: type) -> Iterator[tuple[str, Any]]:
 def _array(name: str, tensor: Any, size: int) -> Array:
     expect_small(name, tensor.nbytes, size)  # one element can be expanded to any shape
     torch = import_or_raise("torch", "torch")
-    narrow = tensor.dtype is torch.bfloat16
-    array: Array = (tensor.detach().view(torch.int16) if narrow else tensor.detach()).numpy()
-    array = array.view(DataType.BF16.numpy) if narrow else array
+    held = {getattr(torch, dtype.torch_name or "", None): dtype for dtype in _WITHOUT_TORCH}.get(tensor.dtype)
+    words = {1: torch.uint8, 2: torch.int16}
+    array: Array = (tensor.detach() if held is None else tensor.detach().view(words[held.itemsize])).numpy()
+    array = array if held is None else array.view(held.numpy)
     array.flags.writeable = False
     return array
 
