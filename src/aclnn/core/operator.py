@@ -68,11 +68,21 @@ class Parameter:
     """C type, if it differs from the kind's."""
     updated: bool = False
     """True for an input that the operator also writes, or an output that it also reads."""
+    index_of: str | None = ""
+    """For an output of indices: name of the tensor whose elements along ``dim``, or the last dimension, they choose.
+
+    None if they choose by numbers that are computed, so that rounding may change them.
+    """
 
     @property
     def is_tensor(self) -> bool:
         """True for an input or output tensor."""
         return self.kind in TENSORS
+
+    @property
+    def is_read(self) -> bool:
+        """True for an input tensor, and for an output whose old contents the operator reads."""
+        return self.kind is Kind.INPUT or (self.kind is Kind.OUTPUT and (self.updated or self.name.endswith("Ref")))
 
     @property
     def declaration(self) -> str:

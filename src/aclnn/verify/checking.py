@@ -10,14 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.operator import ATTRIBUTES, Kind, Operator
-from aclnn.verify.cases.arguments import operator_named
+from aclnn.core.operator import ATTRIBUTES, Operator
+from aclnn.typing import Array
+from aclnn.verify.cases.arguments import named_inputs, operator_named
 from aclnn.verify.cases.case import Case, make_case
 from aclnn.verify.goldens.values import Progress, sub_progress
+from aclnn.verify.number_formats import format_of
 from aclnn.verify.report.document import Assessment, Report, case_document, document, output_document
 from aclnn.verify.standards.evaluate import Measured, evaluate
 from aclnn.verify.standards.measures import Standard, Verdict
-from aclnn.verify.standards.published import STANDARDS
+from aclnn.verify.standards.published import STANDARDS, deciding
 
 Implementation = Callable[..., Any]
 """Function of inputs and attributes by Python name that returns the output (or all; None if masked out)."""
@@ -44,10 +46,12 @@ def check(
 
     Args:
         operator: name such as silu_backward.
-        inputs: arrays by C or Python name (grad_output, self …): NumPy arrays or torch tensors, possibly memory-mapped.
+        inputs: arrays by C or Python name (grad_output, self …): NumPy arrays or torch tensors, possibly memory-mapped;
+            with the old contents of outputs that the operator updates (varRef …).
         actual: the output; several by name or as a tuple (None if masked out); or a function of the inputs and
             attributes by Python name that returns the outputs.
-        standards: names of the standards that decide; by default all applicable ones are shown and "mixed" decides.
+        standards: names of the standards that decide; by default all applicable ones are shown and "mixed" decides. An
+            output of a type for which none of them has limits is decided by the first one that has.
         all_standards: True if all applicable standards but "bitwise" decide.
         third: reference outputs, in the form of ``actual``, for the dual-benchmark standards.
         eps: the operator's attribute; for LayerNorm's backward, which has none, the forward's: the commercial standards
@@ -66,7 +70,7 @@ def check(
     own, eps = routed_eps(found, eps)
     attributes |= own
     eps = checked_eps(eps, [found.name])
-    called = {**found.by_name(inputs.items(), (Kind.INPUT,)), **found.by_name(attributes.items(), ATTRIBUTES)}
+    called = {**named_inputs(found, inputs), **found.by_name(attributes.items(), ATTRIBUTES)}
     results = [made(**called) if callable(made) else made for made in (actual, third)]
     case = make_case(found, inputs, results[0], results[1], attributes, name)
     counting = counting_of(standards, all_standards)
@@ -134,20 +138,23 @@ def verify_case(
     Raises:
         ValueError: a named standard cannot assess an output.
     """
-    skipped = {output: _skipped(case, output, standards, eps) for output in case.actual}
+    chosen = {output: _applicable(standards, array) for output, array in case.actual.items()}
+    skipped = {output: _skipped(case, output, applicable, eps) for output, applicable in chosen.items()}
     for output, reasons in skipped.items():
         for standard, reason in reasons.items():
             if counting is Counting.NAMED:
                 raise ValueError(f"{case.operator.name}: {output}: {standard} {reason}")
     cascade = [s for s in standards if s.needs_third and case.operator.name == _IN_CASCADE]
     measuring, searched = (sub_progress(progress, *part) for part in ((0.0, 0.6), (0.6, 1.0)))
-    measured = evaluate(case, [s for s in standards if s not in cascade], progress=measuring)
+    measured = evaluate(
+        case, [*{s.name: s for of in chosen.values() for s in of if s not in cascade}.values()], progress=measuring
+    )
     cascaded = {m.name: m for m in evaluate(case, cascade, eps)} if cascade and eps is not None and case.third else {}
     outputs = []
     for number, one in enumerate(measured):
         assessments = [
             assess(cascaded[one.name] if s in cascade else one, s, counting)
-            for s in standards
+            for s in chosen[one.name]
             if s.name not in skipped[one.name]
         ]
         part = sub_progress(searched, number / len(measured), (number + 1) / len(measured))
@@ -155,6 +162,12 @@ def verify_case(
         if part is not None:
             part(1.0)
     return case_document(case, outputs)
+
+
+def _applicable(standards: Sequence[Standard], actual: Array) -> list[Standard]:
+    """Return the standards that have limits for an output's type; if none has, the one that decides by default."""
+    target = format_of(actual.dtype)
+    return [standard for standard in standards if standard.applies(target)] or [deciding(target)]
 
 
 def _skipped(case: Case, output: str, standards: Sequence[Standard], eps: float | None) -> dict[str, str]:
@@ -168,13 +181,13 @@ def _skipped(case: Case, output: str, standards: Sequence[Standard], eps: float 
 def assess(measured: Measured, standard: Standard, counting: Counting) -> Assessment:
     """Return a standard's assessment of an output."""
     outcome = measured.outcome(standard)
-    decided = outcome.verdict is not Verdict.UNDECIDED
+    decided, default = outcome.verdict is not Verdict.UNDECIDED, standard is deciding(measured.target)
     counts = {
         Counting.NAMED: True,
-        Counting.ALL: decided and standard.name != "bitwise",
-        Counting.DEFAULT: decided and standard.counts,
+        Counting.ALL: decided and (default or standard.name != "bitwise"),
+        Counting.DEFAULT: decided and default,
     }[counting]
-    if outcome.verdict is Verdict.FAIL and measured.picture.worst_ulp <= 1.0:
+    if outcome.verdict is Verdict.FAIL and measured.picture.worst_ulp <= 1.0 <= measured.target.sound_ulp:
         worst = f"no element is off by more than {measured.picture.worst_ulp:.2g} ULP"
         outcome = replace(outcome, reason=f"stricter than {measured.target.name} allows: {worst}")
     return Assessment(standard, outcome, counts)

@@ -1,4 +1,4 @@
-"""The three number formats of results: rounding, spacing, bit patterns."""
+"""The number formats of results: rounding, spacing, bit patterns."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType
 from aclnn.typing import Array
 from aclnn.verify.compiled import compiled
@@ -31,7 +32,7 @@ def quiet(function: F) -> F:
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """A binary floating-point format narrower than float64."""
+    """A binary floating-point format narrower than float64, or integers as numbers of one exponent."""
 
     dtype: DataType
     digits: int
@@ -42,8 +43,18 @@ class NumberFormat:
 
     @property
     def name(self) -> str:
-        """NumPy's name: float32, float16, bfloat16."""
+        """NumPy's name, such as float32."""
         return str(self.dtype.numpy_name)
+
+    @property
+    def is_integer(self) -> bool:
+        """True for integers and booleans."""
+        return self.least_exponent == self.greatest_exponent
+
+    @property
+    def sound_ulp(self) -> float:
+        """Error that needs no cause: a few float32 roundings, one rounding to 16 or 8 bits, none if exact."""
+        return 0.0 if self.is_integer or self.digits == 1 else 8.0 if self.digits == 24 else 1.0
 
     @property
     def largest(self) -> float:
@@ -52,12 +63,14 @@ class NumberFormat:
 
     @property
     def smallest_normal(self) -> float:
-        """Smallest positive normal number."""
-        return 2.0**self.least_exponent
+        """Smallest positive normal number; 0 for integers, which have no subnormal ones."""
+        return 0.0 if self.is_integer else 2.0**self.least_exponent
 
     def round(self, values: Array) -> Array:
         """Round float64 values once to this format, to nearest, ties to even."""
         with np.errstate(over="ignore", under="ignore"):
+            if self.is_integer:
+                return convert(np.rint(values), self.dtype.numpy)
             if self.dtype != DataType.BF16:
                 return values.astype(self.dtype.numpy)
             wide, bits = np.asarray(values, np.float64), np.empty(np.shape(values), np.uint16)
@@ -97,17 +110,32 @@ FORMATS = {
         NumberFormat(DataType.BF16, 8, -126, 127),
     )
 }
+"""Formats of formulas' results, by name."""
+_INTEGERS = (
+    DataType.INT8, DataType.UINT8, DataType.INT16, DataType.UINT16, DataType.INT32, DataType.UINT32,
+    DataType.INT64, DataType.UINT64, DataType.BOOL,
+)  # fmt: skip
+ALL_FORMATS = FORMATS | {
+    number_format.name: number_format
+    for number_format in (
+        NumberFormat(DataType.FLOAT8_E5M2, 3, -14, 15),
+        NumberFormat(DataType.FLOAT8_E4M3FN, 4, -6, 8),
+        NumberFormat(DataType.FLOAT8_E8M0, 1, -127, 127),
+        *(NumberFormat(dtype, dtype.bits, dtype.bits - 1, dtype.bits - 1) for dtype in _INTEGERS),
+    )
+}
+"""Formats of all outputs that can be verified, by name."""
 
 
 def format_of(dtype: np.dtype[Any]) -> NumberFormat:
     """Return the format of a NumPy data type.
 
     Raises:
-        TypeError: not float32, float16 or bfloat16.
+        TypeError: a type that cannot be verified, such as float64.
     """
-    if dtype.name not in FORMATS:
-        raise TypeError(f"expected float32, float16 or bfloat16, got {dtype}")
-    return FORMATS[dtype.name]
+    if dtype.name not in ALL_FORMATS:
+        raise TypeError(f"expected one of {', '.join(ALL_FORMATS)}, got {dtype}")
+    return ALL_FORMATS[dtype.name]
 
 
 def _exponent(magnitude: Fraction) -> int:

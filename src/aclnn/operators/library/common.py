@@ -60,12 +60,14 @@ def tensor_out(
     const: bool = False,
     optional: bool = False,
     updated: bool = False,
+    index_of: str | None = "",
 ) -> Parameter:
     """Declare an output tensor, which may be null if optional, or declared const in the prototype.
 
-    If ``updated``, the function also reads its old contents.
+    If ``updated``, the function also reads its old contents; for ``index_of`` see ``Parameter``.
     """
-    return Parameter(name, name, Kind.OUTPUT, meaning, optional, "const aclTensor *" if const else None, updated)
+    c_type = "const aclTensor *" if const else None
+    return Parameter(name, name, Kind.OUTPUT, meaning, optional, c_type, updated, index_of)
 
 
 def replaced(const: bool = False) -> Parameter:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from difflib import get_close_matches
 from inspect import Parameter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,22 +18,29 @@ from aclnn.operators.registry import C_OPERATORS
 from aclnn.typing import Array
 from aclnn.verify.number_formats import FORMATS
 
+T = TypeVar("T")
+
 _IN_PLACE = "inplace_"
 
 
 def _has_golden_values(operator: Operator) -> bool:
-    """Return False also for random operators, and for library operators with tensor lists or in-place tensors."""
+    """Return False also for library operators that draw numbers, need other ranks, or have tensor lists."""
     unknown = not operator.has_golden_values or any(
-        p.name == "seed"
+        p.name.startswith("seed")
+        or (p.name.startswith("group") and p.kind is Kind.STRING)
         or p.kind in (*LISTS, Kind.SCALAR_LIST)
-        or (p.kind is Kind.OUTPUT and (p.updated or p.name.endswith("Ref")))
         for p in operator.parameters
     )
-    return operator.name in BY_NAME or not (unknown or operator.name.startswith(_IN_PLACE))
+    return operator.name in BY_NAME or not unknown
 
 
-VERIFIABLE = {operator.name: operator for operator in C_OPERATORS if _has_golden_values(operator)}
-"""Operators with golden values, by name."""
+_GOLDEN = {operator.name: operator for operator in C_OPERATORS if _has_golden_values(operator)}
+VERIFIABLE = {
+    name: operator
+    for name, operator in _GOLDEN.items()
+    if not (name.startswith(_IN_PLACE) and name.removeprefix(_IN_PLACE) in _GOLDEN)
+}
+"""Operators with golden values, by name; in-place variants only of operators without."""
 
 
 def operator_named(name: str | Operator) -> Operator:
@@ -50,18 +57,27 @@ def operator_named(name: str | Operator) -> Operator:
     return found
 
 
-def arrays_of(operator: Operator, values: Mapping[str, Any], kind: Kind = Kind.INPUT) -> dict[str, Array]:
-    """Return NumPy arrays by Python name, from arrays or torch tensors by C or Python name; None is left out.
+def named_inputs(operator: Operator, values: Mapping[str, T]) -> dict[str, T]:
+    """Key inputs, and old contents of outputs that the operator updates, by their Python names.
 
     Raises:
-        ValueError: an unknown name, or a parameter given twice.
+        ValueError: an unknown name, the name of another output, or a parameter given twice.
     """
-    named = operator.by_name(values.items(), (kind,))
+    read = [p for p in operator.parameters if p.is_read]
+    kinds = (Kind.INPUT, Kind.OUTPUT) if any(p.kind is Kind.OUTPUT for p in read) else (Kind.INPUT,)
+    for name in values:
+        if operator.parameter(name, kinds) not in read:
+            raise ValueError(f"{operator.name}: expected one of {', '.join(p.python_name for p in read)}, got {name!r}")
+    return operator.by_name(values.items(), kinds)
+
+
+def arrays_of(named: Mapping[str, Any]) -> dict[str, Array]:
+    """Return NumPy arrays, from arrays or torch tensors; None is left out."""
     return {name: _array(value) for name, value in named.items() if value is not None}
 
 
 def outputs_of(operator: Operator, values: Any) -> dict[str, Array]:
-    """Return outputs as ``arrays_of`` does, also from a tuple of all outputs, a lone output, or None for no output.
+    """Return outputs by Python name, also from a tuple of all outputs, a lone output, or None for no output.
 
     Raises:
         ValueError: an unknown name, an output given twice, or a tuple of another length.
@@ -72,7 +88,7 @@ def outputs_of(operator: Operator, values: Any) -> dict[str, Array]:
         values = {p.python_name: value for p, value in zip(operator.outputs, values, strict=True)}
     if values is not None and not isinstance(values, Mapping):
         values = {"": values}
-    return arrays_of(operator, values or {}, Kind.OUTPUT)
+    return arrays_of(operator.by_name((values or {}).items(), (Kind.OUTPUT,)))
 
 
 def _array(value: Any) -> Array:

@@ -7,16 +7,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aclnn.core.checks import listing
-from aclnn.core.operator import Call, Kind, Operator
+from aclnn.core.operator import Call, Kind, Library, Operator
 from aclnn.core.products import current_product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.core.tensor import Tensor
 from aclnn.execution.arrays import empty, view
 from aclnn.execution.error_messages import inferable, reworded_for_caller
 from aclnn.execution.executor import check_arguments
+from aclnn.operators import BY_NAME
 from aclnn.typing import Array
-from aclnn.verify.cases.arguments import arrays_of, attributes_of, left_alone, operator_named, outputs_of
-from aclnn.verify.number_formats import FORMATS
+from aclnn.verify.cases.arguments import arrays_of, attributes_of, left_alone, named_inputs, operator_named, outputs_of
+from aclnn.verify.number_formats import ALL_FORMATS, FORMATS
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def make_case(
         ValueError: an unknown name, or a name given twice.
     """
     found = operator_named(operator)
-    given, outputs = arrays_of(found, inputs), outputs_of(found, actual)
+    given, outputs = arrays_of(named_inputs(found, inputs)), outputs_of(found, actual)
     values = attributes_of(found, attributes or {})
     if "output_mask" in values and values["output_mask"] is None:
         values["output_mask"] = tuple(p.python_name in outputs for p in found.outputs)
@@ -74,12 +75,31 @@ def make_case(
     if isinstance(actual, Mapping):
         typed |= found.by_name(((key, key) for key in actual if key), (Kind.OUTPUT,))
     call = _validated(case, typed, roles)
+    _expect_old_contents(call, given)
     left = {p.python_name for p in found.outputs if call[p.name] is not None and left_alone(call, p.name)}
     written = {name: array.dtype.name for name, array in case.actual.items() if name not in left}
-    unverified = {name: dtype for name, dtype in written.items() if dtype not in FORMATS}
+    ordered = {p.python_name for p in found.outputs if p.index_of is None}  # by numbers that differ by rounding
+    unverified = {name: dtype for name, dtype in written.items() if dtype not in ALL_FORMATS or name in ordered}
     left |= {*unverified}
     verified, third = ({n: a for n, a in of.items() if n not in left} for of in (case.actual, case.third))
+    if not verified:
+        text = f"expected an output that can be verified, got {', '.join(unverified) or 'none that the call writes'}"
+        raise ValueError(f"{found.name}: {text}")
     return replace(case, actual=verified, third=third, call=call, unverified=unverified)
+
+
+def _expect_old_contents(call: Call, inputs: Mapping[str, Array]) -> None:
+    """Require the contents before the call of outputs that the operator reads.
+
+    Raises:
+        ValueError: one is missing.
+    """
+    work = call.operator.work(call)
+    if isinstance(work, Library) and call.operator.name not in BY_NAME:
+        for parameter in call.operator.outputs:
+            if parameter.is_read and parameter.name in work.inputs and parameter.python_name not in inputs:
+                text = f"expected {parameter.python_name} as an input too, as it was before the call, got none"
+                raise ValueError(f"{call.operator.name}: {text}")
 
 
 def _validated(case: Case, typed: Mapping[str, str], roles: tuple[str, str]) -> Call:
@@ -89,7 +109,8 @@ def _validated(case: Case, typed: Mapping[str, str], roles: tuple[str, str]) -> 
         name = typed.get(parameter.python_name, parameter.python_name)
         names[parameter.name] = name = f"{roles[0]} {name}" if parameter.kind is Kind.OUTPUT else name
         if parameter.is_tensor:
-            array = (case.inputs if parameter.kind is Kind.INPUT else case.actual).get(parameter.python_name)
+            roles_of = (case.inputs,) if parameter.kind is Kind.INPUT else (case.actual, case.inputs)
+            array = next((of[key] for of in roles_of if (key := parameter.python_name) in of), None)
             try:
                 arguments[parameter.name] = None if array is None else view(array)
             except TypeError as error:
@@ -105,10 +126,10 @@ def _validated(case: Case, typed: Mapping[str, str], roles: tuple[str, str]) -> 
         raise reworded_for_caller(error, call, names) from None
     if not case.actual:
         raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: expected at least one output to verify")
-    none = not any(array.dtype.name in FORMATS for array in case.actual.values())
+    none = not any(array.dtype.name in ALL_FORMATS for array in case.actual.values())
     for name, array in (*case.actual.items(), *case.inputs.items()):
         wider = array.dtype.kind == "f" and array.dtype.isbuiltin == 1  # excludes ml_dtypes, whose kind may be "f" too
-        if array.dtype.name not in FORMATS and (wider or (none and name in case.actual)):
+        if array.dtype.name not in ALL_FORMATS and (wider or (none and name in case.actual)):
             word = f"{roles[0]} {name}" if name in case.actual else typed.get(name, name)
             text = f"expected {listing(FORMATS)}, which can be verified, got {array.dtype}"
             raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: {word}: {text}")
@@ -133,4 +154,4 @@ def _reference_violation(case: Case, name: str, array: Array) -> str | None:
         return f"expected an output that is verified, one of {', '.join(case.actual)}"
     if array.shape != case.actual[name].shape:
         return f"expected shape {list(case.actual[name].shape)}, got {list(array.shape)}"
-    return None if array.dtype.name in FORMATS else f"expected one of {', '.join(FORMATS)}, got {array.dtype}"
+    return None if array.dtype.name in ALL_FORMATS else f"expected one of {', '.join(ALL_FORMATS)}, got {array.dtype}"

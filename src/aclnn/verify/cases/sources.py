@@ -27,7 +27,7 @@ def by_python_name(operator: Operator, values: Mapping[str, Any]) -> dict[str, A
         ValueError: an unknown name, a name given twice, or an output's name.
     """
     for name, value in values.items():
-        if operator.parameter(name).kind is Kind.OUTPUT:
+        if operator.parameter(name).kind is Kind.OUTPUT and not operator.parameter(name).is_read:
             raise ValueError(f"{name}: expected --actual {name}={value} for an output, got {name}={value}")
     return operator.by_name(values.items())
 
@@ -55,7 +55,11 @@ def load(request: CaseRequest, raw: Raw = _NOTHING_RAW) -> Case:
         for role, texts in words.items()
     }
     sources = {f"{role} {name}": text for role, texts in words.items() for name, text in texts.items()}
-    given = operator.by_name((name, name) for name in (*request.values, *filter(None, request.actual)))
+    given = {
+        key: name
+        for names in (request.values, request.actual)
+        for key, name in operator.by_name((name, name) for name in names if name).items()
+    }
     inputs, actual, third = ({given.get(name, name): array for name, array in role.items()} for role in arrays.values())
     return make_case(operator, inputs, actual, third, attributes, request.name, sources, request.roles)
 

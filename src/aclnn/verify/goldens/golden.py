@@ -14,7 +14,7 @@ from aclnn.execution.error_messages import reworded_for_caller
 from aclnn.execution.executor import check_arguments
 from aclnn.operators import BY_NAME
 from aclnn.typing import Array
-from aclnn.verify.cases.arguments import arrays_of, attributes_of, call_of, left_alone, operator_named
+from aclnn.verify.cases.arguments import arrays_of, attributes_of, call_of, left_alone, named_inputs, operator_named
 from aclnn.verify.goldens import layer_norm as norm
 from aclnn.verify.goldens.rows import source_of
 from aclnn.verify.goldens.values import BLOCK_ELEMENTS, Golden, LayerNorm, Progress, joined, map_blocks
@@ -57,7 +57,7 @@ def golden(
         if found.name not in BY_NAME:
             text = "expected one whose outputs follow from its inputs (aclnn.verify.check verifies the others)"
             raise ValueError(f"operator: {text}, got {found.name!r}")
-        given = arrays_of(found, inputs)
+        given = arrays_of(named_inputs(found, inputs))
         attributes = {name: value for name, value in attributes.items() if value is not None}
         _expect_given(found, given)
         named = found.by_name(attributes.items(), ATTRIBUTES)

@@ -19,10 +19,11 @@ from aclnn.verify.cases.case import Case
 from aclnn.verify.diagnosis.diagnose import diagnose
 from aclnn.verify.diagnosis.evidence import Cause
 from aclnn.verify.goldens.values import VALUE_BOUND_ULP, Progress
-from aclnn.verify.number_formats import FORMATS, quiet
-from aclnn.verify.standards.evaluate import SOUND_ULP, Measured, NormInputSource, NormSumSource, ulp_error
+from aclnn.verify.number_formats import ALL_FORMATS, quiet
+from aclnn.verify.standards.evaluate import Measured, NormInputSource, NormSumSource, ulp_error
 from aclnn.verify.standards.measures import Figure, Outcome, Standard, Verdict
 from aclnn.verify.standards.picture import AXIS_BINS, axis_edges, histogram_labels
+from aclnn.verify.standards.published import MIXED_LIMITS
 from aclnn.version import __version__
 
 Json = dict[str, Any]
@@ -235,7 +236,7 @@ def _element(measured: Measured, index: int | None) -> Json | None:
         "index": index,
         "coordinates": [int(at) for at in coordinates],
         "inputs": [
-            {"name": name} | _value(FORMATS[str(array.dtype)].hex(array[0]), float(array[0]))
+            {"name": name} | _value(ALL_FORMATS[str(array.dtype)].hex(array[0]), float(array[0]))
             for name, array in elements.inputs.items()
         ],
         "expected": _value(target.hex(golden.rounded[0]), float(golden.rounded[0])),
@@ -265,11 +266,12 @@ def _bin(measured: Measured, index: int) -> Json:
 def _map(measured: Measured, structural: bool) -> Json:
     """Return a map of mismatches; for a structural fault within mixed's tolerance, of elements with larger errors."""
     rows, columns = measured.picture.map_shape
-    by_ulp = structural and measured.source.is_enclosed
+    mixed = measured.target.name in MIXED_LIMITS
+    by_ulp = (structural and measured.source.is_enclosed) or not mixed
     elements, failing, wrong = measured.picture.cells[:, :rows, :columns].tolist()
     return {
         "of": [measured.picture.rows, measured.picture.columns],
         "elements": elements,
         "failing": wrong if structural else failing,
-        "beyond": f"{SOUND_ULP[measured.target.name]:g} ULP" if by_ulp else "mixed's tolerance",
+        "beyond": f"{measured.target.sound_ulp:g} ULP" if by_ulp else "mixed's tolerance",
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 from aclnn.support.optional import import_or_raise
 from aclnn.verify.report import charts
-from aclnn.verify.report.text import exact, figures, short, summary
+from aclnn.verify.report.text import distance, exact, figures, short, summary
 
 Json = dict[str, Any]
 
@@ -22,7 +22,7 @@ def render(report: Json) -> str:
     jinja2 = import_or_raise("jinja2", "verify")
     markup = import_or_raise("markupsafe", "verify").Markup
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.filters.update(short=short, exact=exact, figures=figures, summary=summary)
+    environment.filters.update(short=short, exact=exact, figures=figures, summary=summary, distance=distance)
     for name in ("histogram", "by_x", "match_map"):
         environment.filters[name] = _drawn(getattr(charts, name), markup)
     template = environment.from_string(Path(__file__).with_name("template.html").read_text(encoding="utf-8"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from aclnn.verify.number_formats import ALL_FORMATS
+
 Json = dict[str, Any]
 
 
@@ -37,7 +39,7 @@ def title(case: Json) -> str:
 def headline(output: Json) -> str:
     """Return an output's verdict, worst error and cause."""
     worst, causes = output["worst"], output["causes"]
-    error = f"worst error {short(worst['ulp'])} ULP at {worst['coordinates']}" if worst else "no element is off"
+    error = f"worst error {distance(output)} at {worst['coordinates']}" if worst else "no element is off"
     cause = f"; probable cause: {causes[0]['text']}" if causes and not output["reason"] else ""
     cause = f"; cause unknown: {causes[0]['text']}" if causes and causes[0]["name"] == "unknown" else cause
     return f"{output['name']} {summary(output)}; {error}{cause}"
@@ -95,12 +97,17 @@ def details(output: Json) -> Iterator[str]:
         yield f"worst: [{at}]{' with ' + inputs if inputs else ''}"
         yield (
             f"  expected {exact(worst['expected']['value'])} ({worst['expected']['hex']}), "
-            f"got {exact(worst['actual']['value'])} ({worst['actual']['hex']}): {short(worst['ulp'])} ULP"
+            f"got {exact(worst['actual']['value'])} ({worst['actual']['hex']}): {distance(output)}"
         )
     for cause in output["causes"]:
         yield f"probable cause: {cause['text']} [{cause['name']}, {100 * cause['share']:.3g} % of the wrong elements]"
         if cause["test"]:
             yield f"  would be refuted by {cause['test']}"
+
+
+def distance(output: Json) -> str:
+    """Return the error of an output's worst element: in ULP, or the difference of integers."""
+    return short(output["worst"]["ulp"]) + ("" if ALL_FORMATS[output["dtype"]].is_integer else " ULP")
 
 
 def short(value: float | str) -> str:

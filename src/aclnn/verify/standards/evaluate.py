@@ -9,13 +9,13 @@ from functools import partial
 
 import numpy as np
 
-from aclnn.core.operator import Kind
+from aclnn.core.operator import Kind, Library
 from aclnn.formula import Gradient
 from aclnn.operators import BY_NAME
 from aclnn.typing import Array
 from aclnn.verify.cases.case import Case
 from aclnn.verify.goldens import layer_norm as norm
-from aclnn.verify.goldens.library import Computed, computed
+from aclnn.verify.goldens.library import Computed, Values, values_of
 from aclnn.verify.goldens.rows import source_of
 from aclnn.verify.goldens.values import (
     BLOCK_ELEMENTS,
@@ -31,7 +31,7 @@ from aclnn.verify.goldens.values import (
 from aclnn.verify.number_formats import NumberFormat, format_of, quiet
 from aclnn.verify.standards.measures import Block, Outcome, Standard, Tally, agree
 from aclnn.verify.standards.picture import Picture
-from aclnn.verify.standards.published import mixed_tolerance
+from aclnn.verify.standards.published import MIXED_LIMITS, matching_tolerance, mixed_tolerance
 
 
 @dataclass
@@ -76,9 +76,6 @@ class Measured:
 KEPT_ELEMENTS = 1 << 18
 """Maximum size of an output whose golden values are kept: 3 MB."""
 
-SOUND_ULP = {"float32": 8.0, "float16": 1.0, "bfloat16": 1.0}
-"""Errors that need no cause: a few float32 roundings, or one rounding to 16 bits."""
-
 
 @dataclass(frozen=True)
 class Elements:
@@ -97,10 +94,10 @@ class Source:
     Args:
         case: case of the output.
         name: name of the output.
-        results: for a library operator, the results of ``computed``.
+        results: for a library operator, the results of ``values_of``.
     """
 
-    def __init__(self, case: Case, name: str, results: Mapping[str, Array] | None = None) -> None:
+    def __init__(self, case: Case, name: str, results: Mapping[str, Values] | None = None) -> None:
         self.case, self.name = case, name
         actual = case.actual[name]
         self.shape = actual.shape
@@ -111,9 +108,7 @@ class Source:
         assert case.call is not None
         output = case.operator.parameter(self.name, (Kind.OUTPUT,)).name
         self.whole = (
-            Computed(results[output], actual.dtype)
-            if results
-            else source_of(case.call, case.inputs, output, actual.dtype)
+            Computed(results[output], actual) if results else source_of(case.call, case.inputs, output, actual.dtype)
         )
         formula = self.whole.function.formula if self.size and self.whole.names else None
         self.gradient = formula if isinstance(formula, Gradient) else None
@@ -126,8 +121,8 @@ class Source:
     @quiet
     def sound_ulp(self, golden: Golden) -> Array | float:
         """Return the error that needs no cause; for sums of any length, mixed's tolerance."""
-        few = SOUND_ULP[self.target.name]
-        if self.is_enclosed:
+        few = self.target.sound_ulp
+        if self.is_enclosed or self.target.name not in MIXED_LIMITS:
             return few
         many = mixed_tolerance(golden.value, self.target) / self.target.ulp(golden.value)
         return np.where(np.isfinite(golden.value), np.maximum(few, many), few)
@@ -203,7 +198,9 @@ def evaluate(
     if case.operator.name == "layer_norm_backward":
         return _evaluate_norm(case, standards, eps, progress)
     assert case.call is not None
-    results = None if case.operator.name in BY_NAME else computed(case.call, case.inputs)
+    work = case.operator.work(case.call)
+    is_formula = case.operator.name in BY_NAME and not (isinstance(work, Library) and work.inputs)
+    results = None if is_formula else values_of(case.call, case.inputs, case.actual)
     measured = []
     for number, name in enumerate(case.actual):
         source = Source(case, name, results)
@@ -240,10 +237,10 @@ def _measure(source: Source, standards: Sequence[Standard], begin: int, end: int
     tallies = {
         standard.name: standard.measure(block)
         for standard in standards
-        if third is not None or not standard.needs_third
+        if standard.applies(source.target) and (third is not None or not standard.needs_third)
     }
     picture = Picture(*_grid(source))
-    failing = block.error > mixed_tolerance(block.g, block.target)
+    failing = block.error > matching_tolerance(block.g, block.target)
     ulps = ulp_error(elements.actual, golden, source.target)
     wrong = ulps > source.sound_ulp(golden)
     picture.add(ulps, agree(block.a, block.g), failing, wrong, elements.x.astype(np.float64), begin)

@@ -167,8 +167,8 @@ class Standard:
     measure: Callable[[Block], Tally]
     assess: Callable[[Tally, NumberFormat], Outcome]
     needs_third: bool = False
-    counts: bool = False
-    """True if the standard decides by default."""
+    applies: Callable[[NumberFormat], bool] = lambda target: target.digits >= 8 and not target.is_integer
+    """Function that returns True for the number formats that the standard has limits for."""
 
 
 def tally_of(

@@ -43,6 +43,11 @@ def mixed_tolerance(g: Array, target: NumberFormat) -> Array:
     return tolerance
 
 
+def matching_tolerance(g: Array, target: NumberFormat) -> Array:
+    """Return the largest error of an element that matches: mixed's, or in a type without that, of a sound result."""
+    return mixed_tolerance(g, target) if target.name in MIXED_LIMITS else target.sound_ulp * target.ulp(g)
+
+
 def _measure_mixed(block: Block) -> Tally:
     excess = block.error / mixed_tolerance(block.g, block.target)
     failing = excess > 1.0
@@ -286,7 +291,7 @@ _COMMERCIAL = "CANN commercial standard, dual benchmark"
 STANDARDS: dict[str, Standard] = {
     standard.name: standard
     for standard in (
-        Standard("mixed", "CANN ecosystem standard, 2026-07-15", _measure_mixed, _assess_mixed, counts=True),
+        Standard("mixed", "CANN ecosystem standard, 2026-07-15", _measure_mixed, _assess_mixed),
         Standard("mere-mare", "CANN ecosystem standard, earlier and English", _measure_relative, _assess_relative),
         Standard("commercial-L0", _COMMERCIAL, _measure_dual, _assess_dual("L0"), needs_third=True),
         Standard("commercial-L1", _COMMERCIAL, _measure_dual, _assess_dual("L1"), needs_third=True),
@@ -294,8 +299,15 @@ STANDARDS: dict[str, Standard] = {
         Standard("classified", "cann-bench", _measure_classified, _assess_classified),
         Standard("close", "double thousandth", _measure_close, _assess_close),
         Standard("msprobe-single", "msprobe, single benchmark", _measure_single, _assess_single),
-        Standard("msprobe-ulp", "msprobe, ULP", _measure_ulp, _assess_ulp),
-        Standard("bitwise", "equal bit for bit", _measure_bitwise, _assess_bitwise),
+        Standard(
+            "msprobe-ulp", "msprobe, ULP", _measure_ulp, _assess_ulp, applies=lambda target: target.sound_ulp > 0.0
+        ),
+        Standard("bitwise", "equal bit for bit", _measure_bitwise, _assess_bitwise, applies=lambda target: True),
     )
 }
 """Standards by name, in the order of reports."""
+
+
+def deciding(target: NumberFormat) -> Standard:
+    """Return the standard that decides by default: mixed, or the first that has limits for the format."""
+    return next(standard for standard in STANDARDS.values() if standard.applies(target))

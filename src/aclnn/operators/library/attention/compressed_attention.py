@@ -339,7 +339,9 @@ OPERATORS = (
             tensor_out("softmaxMaxOut", "the maximum score, (T, N, 8); FLOAT", const=True),
             tensor_out("softmaxSumOut", "the sum of e^(score - maximum), in the same shape; FLOAT", const=True),
             tensor_out("attentionOutOut", "(T, N, elements of value)", const=True),
-            tensor_out("topkIndicesOut", f"block indices, (T, heads of keys, {_COUNT}); INT32", const=True),
+            tensor_out(
+                "topkIndicesOut", f"block indices, (T, heads of keys, {_COUNT}); INT32", const=True, index_of=None
+            ),
         ),
         (
             present("query", "key", "value", "inputLayout", *_OUTPUTS),
@@ -418,7 +420,9 @@ OPERATORS = (
             attribute(_PAGE, Kind.INT64, "the number of keys of a page"),
             attribute("sparseMode", Kind.INT64, "ignored"),
             tensor_out("output", "as query, with heads of value's elements", const=True),
-            tensor_out("topKOutput", f"block indices, as query, (…, heads of keys, {_COUNT}); INT32", const=True),
+            tensor_out(
+                "topKOutput", f"block indices, as query, (…, heads of keys, {_COUNT}); INT32", const=True, index_of=None
+            ),
         ),
         (
             present("query", "key", "value", _TABLE, _LENGTHS, _LAYOUT, "output", "topKOutput"),

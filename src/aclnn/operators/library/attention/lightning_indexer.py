@@ -244,7 +244,10 @@ OPERATORS = (
             *mask_attributes(),
             attribute("returnValues", Kind.BOOL, f"{_VALUES} is written too"),
             tensor_out(
-                "sparseIndicesOut", "the key indices, (…, 1, sparseCount), -1 after the last; INT32", const=True
+                "sparseIndicesOut",
+                "the key indices, (…, 1, sparseCount), -1 after the last; INT32",
+                const=True,
+                index_of=None,
             ),
             tensor_out(_VALUES, "the scores of the selected keys, -Inf after the last", const=True, optional=True),
         ),
@@ -293,7 +296,9 @@ OPERATORS = (
             *_LAYOUTS,
             attribute(_COUNT, Kind.INT64, "the number of keys to select"),
             *mask_attributes(),
-            tensor_out("out", "the key indices, (…, 1, sparseCount), -1 after the last; INT32", const=True),
+            tensor_out(
+                "out", "the key indices, (…, 1, sparseCount), -1 after the last; INT32", const=True, index_of=None
+            ),
         ),
         support={product: frozenset(of[0] for of in _quantized_columns(product)) for product in MODERN},
         checks=generated(

@@ -121,11 +121,11 @@ def _advance(name: str, *drafts: Parameter) -> Operator:
             else ""
         ),
         parameters=(
-            tensor_out("inputTokens", "one element per sequence; INT64", const=True),
+            tensor_out("inputTokens", "one element per sequence; INT64", const=True, updated=True),
             tensor_in("sampledTokenIds", "the sampled tokens, (numQueries, 1), or a row per sequence; INT64"),
-            tensor_out("inputPositions", "as inputTokens", const=True),
-            tensor_out("seqLens", "as inputTokens", const=True),
-            tensor_out("slotMapping", "as inputTokens", const=True),
+            tensor_out("inputPositions", "as inputTokens", const=True, updated=True),
+            tensor_out("seqLens", "as inputTokens", const=True, updated=True),
+            tensor_out("slotMapping", "as inputTokens", const=True, updated=True),
             tensor_in("blockTables", "the block table of each sequence; INT64"),
             *drafts,
             attribute("numSeqs", Kind.INT64, "the number of sequences"),

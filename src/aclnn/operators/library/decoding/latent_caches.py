@@ -238,7 +238,7 @@ def put_rows(cache: Array, rows: Array, index: Array, mode: str, unit: int) -> A
 def _quantize(rows: Array, *factors: Array) -> Array:
     """Quantise the numbers of heads; scale and offset are per head and column, or per column."""
     scale, *offset = (factor[:, None] if factor.ndim == 2 else factor for factor in factors)
-    return quantized(np.rint(rows * scale.astype(np.float64) + sum(offset)), D.INT8)
+    return quantized(rows * scale.astype(np.float64) + sum(offset), D.INT8)
 
 
 def _work(call: Call) -> Library | None:

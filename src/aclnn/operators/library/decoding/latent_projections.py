@@ -36,6 +36,7 @@ from aclnn.operators.library.common import (
 )
 from aclnn.operators.library.decoding.latent_caches import put_rows
 from aclnn.operators.library.quantization.quantization import given, quantized
+from aclnn.operators.library.quantization.rounding import to_integers
 
 Array = np.ndarray[Any, Any]
 _QUERY_RANK, _KEY_RANK, _HEAD, _ROTATED = 1536, 512, 128, 64
@@ -260,7 +261,7 @@ def _turned(x: Array, sin: Array, cos: Array) -> Array:
 def _integers(x: Array) -> tuple[Array, Array]:
     """Quantize rows by their largest magnitudes; return integers and scales."""
     scale = np.abs(x).max(-1, keepdims=True) / _LARGEST
-    return np.rint(np.divide(x, scale, out=np.zeros_like(x), where=scale != 0)), scale
+    return to_integers(np.divide(x, scale, out=np.zeros_like(x), where=scale != 0)), scale
 
 
 def _work(call: Call) -> Library | None:
@@ -303,9 +304,9 @@ def _work(call: Call) -> Library | None:
         keys = _normalized(both[:, :_KEY_RANK], gamma_kv, epsilons[1], factors[1])
         turned = _turned(both[:, _KEY_RANK:], sin, cos)
         if cache_mode:
-            keys = quantized(np.rint(keys * known[_OF_KV]), D.INT8)
+            keys = quantized(keys * known[_OF_KV], D.INT8)
         if cache_mode == _BY_CHANNEL:
-            turned = quantized(np.rint(turned * known[_OF_KR]), D.INT8)
+            turned = quantized(turned * known[_OF_KR], D.INT8)
         results = {_QUERIES[0]: query, _QUERIES[1]: rotated, **others}
         found = tuple(results[name].reshape(shape) for name, shape in shapes.items())
         return (*(_stored(caches, (keys, turned), known) if stored else ()), *found)

@@ -169,7 +169,7 @@ def _sampler(
             attribute("isNeedLogits", Kind.BOOL, "whether to write logitsTopKPSelect"),
             attribute("topKGuess", Kind.INT64, "a performance hint, without effect"),
             *switches,
-            tensor_out(_CHOSEN, "the selected tokens; INT64", const=True),
+            tensor_out(_CHOSEN, "the selected tokens; INT64", const=True, index_of=None),
             tensor_out(_LEFT, "the logits of the candidates, otherwise -inf; FLOAT", const=True),
             *outputs,
         ),
@@ -249,7 +249,7 @@ OPERATORS = (
                 "whether to write logitsIdx and logitsSortMasked instead of logitsSelectIdx",
             ),
         ),
-        tensor_out(_SORTED[0], "the candidates in descending order, then 0; INT64", const=True),
+        tensor_out(_SORTED[0], "the candidates in descending order, then 0; INT64", const=True, index_of=None),
         tensor_out(_SORTED[1], "the candidates' probabilities, then 0; FLOAT", const=True),
     ),
 )

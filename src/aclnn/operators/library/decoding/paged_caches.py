@@ -257,7 +257,7 @@ def _projections_work(call: Call) -> Library:
             stored = part
             if scale in optional:
                 offset = optional.get(scale.replace("Scale", "Offset"), np.zeros(1))
-                stored = quantized(np.rint(part / optional[scale].astype(np.float64) + offset), D.INT8)
+                stored = quantized(part / optional[scale].astype(np.float64) + offset, D.INT8)
             kept.append(_put(cache, stored, index, True, "index"))
         before = {name: part.reshape(len(qkv), -1) for name, part in zip(_BEFORE, parts, strict=True)}
         return before[_BEFORE[0]], *kept, *(before[name] for name in wanted)

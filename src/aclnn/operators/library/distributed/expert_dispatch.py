@@ -180,7 +180,7 @@ def _work(call: Call) -> Library | None:
         if scales is not None:
             rows = rows * (scales[numbers] if scales.ndim == 2 else scales)
         if mode == _STATIC:
-            return quantized(np.rint(rows), D.INT8), np.empty(0, np.float32)
+            return quantized(rows, D.INT8), np.empty(0, np.float32)
         integers, factors = dynamically(rows, 1, D.INT8)
         return integers, factors.reshape(-1)
 

@@ -127,7 +127,7 @@ def _quantized_work(call: Call) -> Library:
     def quantize(x: Any, scale: Any = 1, offset: Any = 0) -> Any:
         y = gelu(x.astype(np.float64), is_tanh) * scale
         if not is_dynamic:
-            return quantized(np.rint(y + offset), D.INT8)
+            return quantized(y + offset, D.INT8)
         integers, found = dynamically(y, -1, D.INT8)
         return integers, found[..., 0]
 

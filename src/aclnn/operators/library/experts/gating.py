@@ -263,7 +263,7 @@ _X, _K = (
     attribute("k", Kind.INT64, "the number of experts per row"),
 )
 _VALUES = tensor_out("yOut", "the weights", const=True)
-_NUMBERS = tensor_out("expertIdxOut", "the expert indices; INT32", const=True)
+_NUMBERS = tensor_out("expertIdxOut", "the expert indices; INT32", const=True, index_of="x")
 _OF_GROUPS = ("yOut", "expertIdxOut", "outOut")
 _GROUPED = (
     dims_between(2, 2, "x"),

@@ -104,10 +104,10 @@ def _taken(call: Call, tokens: Any, groups: Any, scale: Any, offset: Any) -> tup
     if scale is not None:
         tokens = tokens * (scale[groups] if len(scale) > 1 else scale)
     if mode == _STATIC:
-        return quantized(np.rint(tokens + offset), D.INT8), None
+        return quantized(tokens + offset, D.INT8), None
     largest = np.max(np.abs(tokens), -1, keepdims=True, initial=0.0)
     scales = (largest / MOST[call["expandedXOut"].dtype]).astype(np.float32)
-    return quantized(np.rint(tokens / scales), D.INT8), scales[:, 0]
+    return quantized(tokens / scales, D.INT8), scales[:, 0]
 
 
 def _stored(call: Call, expanded: Any) -> Any:

@@ -310,8 +310,8 @@ def _quantized_work(call: Call) -> Library | None:
     along = call["axis"]
 
     def update(values: Any, indices: Any, updates: Any, scales: Any, zero: Any = None) -> Any:
-        integers = updates / scales.reshape(-1) + (0 if zero is None else zero.reshape(-1))
-        return _slid(values, indices, quantized(np.rint(integers), D.INT8), along)
+        numbers = updates / scales.reshape(-1) + (0 if zero is None else zero.reshape(-1))
+        return _slid(values, indices, quantized(numbers, D.INT8), along)
 
     return Library(update, (*_QUANTIZED, *((_ZERO,) if call[_ZERO] is not None else ())), _QUANTIZED[:1])
 
@@ -427,7 +427,7 @@ OPERATORS = (
         formula="data[i, ..., indices[i] + k, ...] = updates[i, ..., k, ...], k along axis; "
         "sample indices[i, 0] from indices[i, 1] with two dimensions of indices",
         parameters=(
-            tensor_out("data", "the tensor to modify"),
+            tensor_out("data", "the tensor to modify", updated=True),
             tensor_in("indices", "the start of each sample's slice, or pairs of sample and start; INT32 or INT64"),
             tensor_in("updates", "the values"),
             Parameter("axis", "axis", Kind.INT64, "the dimension, not 0; negative ones count from the end"),

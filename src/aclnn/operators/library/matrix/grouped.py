@@ -34,6 +34,7 @@ from aclnn.operators.library.common import MODERN, attribute, parts_between, sup
 from aclnn.operators.library.lists import alike, each_of, not_null, of_types, public
 from aclnn.operators.library.quantization.quantization import product_scale
 from aclnn.operators.library.quantization.quantized_products import BLOCK, integer_product
+from aclnn.operators.library.quantization.rounding import to_integers
 
 _BIAS, _GROUPS = "biasOptional", "groupListOptional"
 _TUNING = "tuningConfigOptional"
@@ -547,7 +548,7 @@ def _integer_work(call: Call) -> Library | None:
                 if _ROW_SCALE in operands:
                     total *= operands[_ROW_SCALE][rows, None]
                 total += offset if whole_bias else bias + offset
-            y[rows] = convert(np.rint(total) if dtype == D.INT8 else total, y.dtype)
+            y[rows] = convert(to_integers(total) if dtype == D.INT8 else total, y.dtype)
         return y
 
     places = ("x[0]", "weight[0]", _GROUPS, "out[0]", *(f"{name}[0]" for name in optional))

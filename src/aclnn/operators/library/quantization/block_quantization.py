@@ -61,7 +61,7 @@ def _by_blocks(x: Any, sizes: tuple[int, int], dtype: D, least: float) -> tuple[
     scale = np.max(np.abs(blocks), (rows + 1, columns + 2), keepdims=True) / _LARGEST[dtype]
     scale = (np.minimum(scale, 1 / least) if least else scale).astype(np.float32)
     quotients = blocks / scale  # NaN in blocks of zeros
-    found = np.rint(quotients) if dtype == D.INT8 else rounded(quotients, ELEMENTS[dtype])
+    found = quotients if dtype == D.INT8 else rounded(quotients, ELEMENTS[dtype])
     shape = found.shape
     whole = found.reshape(*x.shape[:-2], shape[rows] * sizes[0], shape[columns + 1] * sizes[1])
     y = whole[..., : x.shape[-2], : x.shape[-1]]

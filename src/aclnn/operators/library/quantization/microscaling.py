@@ -14,6 +14,7 @@ import numpy as np
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.operators.library.quantization.four_bits import packed, unpacked
+from aclnn.operators.library.quantization.rounding import unrounded
 
 
 class Element(NamedTuple):
@@ -119,6 +120,7 @@ def ceiled(most: float, subnormal: bool, least: float = 0.0) -> Rule:
 
 def rounded(numbers: Any, element: Element, to_integer: Callable[[Any], Any] = np.rint) -> Any:
     """Round to the format's numbers, to nearest or by another function of multiples; NaN becomes 0."""
+    numbers = unrounded(numbers)
     _, exponents = np.frexp(numbers)
     steps = np.maximum(exponents - 1, element.least) - element.fraction
     found = np.ldexp(to_integer(np.ldexp(numbers, -steps)), steps)

@@ -6,6 +6,7 @@ aclnnTransQuantParamV2 encodes the scales that a device applies to integer produ
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ from aclnn.operators.library.common import (
     tensor_out,
 )
 from aclnn.operators.library.quantization.four_bits import IN_INT32, packed, unpacked, unpacked_words
+from aclnn.operators.library.quantization.rounding import to_integers
 
 ROUNDINGS = {"round": np.rint, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc}
 MOST = {D.INT8: 127, D.INT4: 7, D.INT32: 7}
@@ -69,11 +71,12 @@ def quantized_types(product: Product) -> set[D]:
     return {D.INT8} if product in _INFERENCE else set(MOST)
 
 
-def quantized(numbers: Any, dtype: D) -> Any:
+def quantized(numbers: Any, dtype: D, rounding: Callable[[Any], Any] = np.rint) -> Any:
     """Round to integers in the storage of a tensor of that type; saturates, and NaN becomes 0."""
+    integers = to_integers(numbers, rounding)
     if dtype == D.INT8:
-        return convert(numbers, np.dtype(np.int8))
-    stored = packed(convert(np.clip(numbers, -8, 7), np.dtype(np.int8)))
+        return convert(integers, np.dtype(np.int8))
+    stored = packed(convert(np.clip(integers, -8, 7), np.dtype(np.int8)))
     return stored.view(np.int32) if dtype == D.INT32 else stored.reshape(-1)
 
 
@@ -88,7 +91,7 @@ def rows_of_groups(factors: Any, ends: Any, rows: int) -> Any:
 def dynamically(numbers: Any, axis: int | None, dtype: D) -> tuple[Any, Any]:
     """Quantise symmetrically along an axis, or with one scale; return integers and scales."""
     scale = (np.max(np.abs(numbers), axis, keepdims=True) / MOST[dtype]).astype(np.float32)
-    return quantized(np.rint(numbers / scale), dtype), scale
+    return quantized(numbers / scale, dtype), scale
 
 
 def quantized_shape(x: str, *names: str) -> Check:
@@ -175,7 +178,7 @@ def _static_work(call: Call) -> Library | None:
             numbers *= factor
         if offset is not None:
             numbers += _along(offset, axis)
-        return quantized(to_integer(numbers), dtype)
+        return quantized(numbers, dtype, to_integer)
 
     return Library(quantize, ("x", "scale", *given(call, "offset")), ("y",))
 
@@ -252,7 +255,7 @@ def _divided_work(call: Call) -> Library | None:
 
     def quantize(x: Any, scales: Any, zeros: Any = 0.0) -> Any:
         numbers = x.astype(np.float64) / _along(scales, axis)
-        return np.rint(numbers + _along(np.asarray(zeros, np.float64), axis)).reshape(x.shape)
+        return to_integers(numbers + _along(np.asarray(zeros, np.float64), axis)).reshape(x.shape)
 
     return Library(quantize, ("x", "scales", *given(call, _ZERO)), ("out",))
 
@@ -353,7 +356,7 @@ def _dynamic_work(call: Call) -> Library | None:
         largest, least = (find(numbers, axis, keepdims=True) for find in (np.max, np.min))
         scale = ((largest - least) / (2 * most + 1)).astype(np.float32)
         offset = (most - largest / scale).astype(np.float32)
-        integers = quantized(np.rint(numbers / scale + offset), dtype)
+        integers = quantized(numbers / scale + offset, dtype)
         return integers, scale.reshape(statistic), offset.reshape(statistic)
 
     return Library(quantize, ("x", *given(call, _SMOOTH), *([_GROUPS] if grouped else [])), outputs)

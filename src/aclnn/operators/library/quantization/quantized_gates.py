@@ -159,7 +159,7 @@ def _smooth_work(call: Call) -> Library | None:
     optional = given(call, *_SMOOTH[: 2 - dynamic], _GROUPS)
 
     def stored(y: Any) -> Any:
-        integers = quantized(np.rint(y), dtype)
+        integers = quantized(y, dtype)
         return integers.view(np.int8).reshape(shape) if in_bytes or dtype == D.INT8 else integers
 
     def quantize(x: Any, *further: Any) -> Any:
@@ -312,7 +312,7 @@ def _dequantized_work(call: Call) -> Library | None:
         y = gated(numbers if early else numbers + bias, left, *variant)
         factor, offset = (of.get(name) for name in _QUANT)
         if not dynamic:
-            return quantized(np.rint(y / factor + offset).reshape(shape), D.INT8)
+            return quantized((y / factor + offset).reshape(shape), D.INT8)
         integers, scale = dynamically(y if factor is None else y * factor, -1, D.INT8)
         return integers.reshape(shape), scale.reshape(found)
 

@@ -117,7 +117,7 @@ def _static_work(call: Call) -> Library | None:
         for name, scale, zeros in zip(_INTEGERS, _SCALES, _ZEROS, strict=True):
             factor = operands.get(scale, 1)
             scaled = y / factor if divides else y * factor
-            found[name] = quantized(np.rint(scaled + operands.get(zeros, 0)), D.INT8)
+            found[name] = quantized(scaled + operands.get(zeros, 0), D.INT8)
         return tuple(found[name] for name in outputs)
 
     return Library(normalize, ("x1", "x2", "gamma", *optional), outputs)
@@ -209,7 +209,7 @@ def _single_work(call: Call) -> Library | None:
 
     def normalize(x: Any, gamma: Any, beta: Any, scale: Any, offset: Any) -> Any:
         y = _norm(x.astype(np.float64), gamma.reshape(-1), epsilon) + beta.reshape(-1)
-        return quantized(np.rint(y / scale + offset), dtype)
+        return quantized(y / scale + offset, dtype)
 
     return Library(normalize, ("x", "gamma", "beta", "scale", "offset"), ("y",))
 
@@ -267,7 +267,7 @@ def _third_work(call: Call) -> Library | None:
         rstd = reciprocal_rms(x, (-1,), epsilon)
         y = x * rstd * gamma.reshape(-1) + np.reshape(operands.get(_BETA, 0), -1)
         scaled = y / scale if divides else y * scale
-        integers = quantized(np.rint(scaled + operands.get("offsetOptional", 0)), dtype)
+        integers = quantized(scaled + operands.get("offsetOptional", 0), dtype)
         return integers, *(rstd.reshape(call[name].shape) for name in written)
 
     return Library(normalize, ("x", "gamma", "scale", *optional), ("y", *written))

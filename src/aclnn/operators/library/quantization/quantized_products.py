@@ -50,6 +50,7 @@ from aclnn.operators.library.quantization.four_bits import IN_INT32, unpacked, u
 from aclnn.operators.library.quantization.microscaling import BLOCK as MX_BLOCK
 from aclnn.operators.library.quantization.microscaling import PAIR, factors, restored
 from aclnn.operators.library.quantization.quantization import given, product_scale, scale_bits
+from aclnn.operators.library.quantization.rounding import to_integers
 
 _FOUR_BITS = (D.INT4, D.INT32)
 _IN_BLOCKS = "quant_matmul_weight_nz"
@@ -311,7 +312,7 @@ def _work(call: Call) -> Library | None:
             total *= operands[names.rows][:, None]
         if not whole_bias:
             total += bias
-        return (np.rint(total + offset) if dtype == D.INT8 else total).reshape(dims)
+        return (to_integers(total + offset) if dtype == D.INT8 else total).reshape(dims)
 
     return Library(multiply, ("x1", "x2", names.scale, *optional), ("out",))
 

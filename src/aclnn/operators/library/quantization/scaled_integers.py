@@ -64,7 +64,7 @@ def _group_work(call: Call) -> Library | None:
 
     def quantize(x: Any, scale: Any, ends: Any, *offset: Any) -> Any:
         scaled = x.astype(np.float64) * rows_of_groups(scale, ends, len(x))
-        return quantized(np.rint(scaled + offset[0].reshape(-1) if offset else scaled), dtype)
+        return quantized(scaled + offset[0].reshape(-1) if offset else scaled, dtype)
 
     return Library(quantize, ("x", "scale", "groupIndex", *optional), ("y",))
 

@@ -74,7 +74,7 @@ def _extreme_place(
         name=name,
         summary=f"Indices of the {word} elements along a dimension; the first of equal elements.",
         formula=f"out = index along dim of the {word} element of self",
-        parameters=(SELF, *ALONG, OUT),
+        parameters=(SELF, *ALONG, replace(OUT, index_of="self")),
         support=support(_INDEXED),
         checks=(
             present("self", "out"),
@@ -107,7 +107,7 @@ _INDEXED = (*REAL_FLOATING, *INTEGERS)
 
 
 _RANKED = (D.FLOAT, D.FLOAT16, D.BF16, *INTEGERS)
-_FOUND = (tensor_out("valuesOut", "the elements"), tensor_out("indicesOut", "the indices; INT64"))
+_FOUND = (tensor_out("valuesOut", "the elements"), tensor_out("indicesOut", "the indices; INT64", index_of="self"))
 _FOUND_TYPES = same_dtype("valuesOut", "self"), dtype_in({D.INT64}, "indicesOut")
 
 
@@ -225,7 +225,7 @@ OPERATORS = (
             f"{name}_dim",
             f"{word.capitalize()} elements along a dimension and their indices; the first of equal elements.",
             f"out, indices = {name} of self along dim, its index",
-            (*ALONG, OUT, tensor_out("indices", "the indices")),
+            (*ALONG, OUT, tensor_out("indices", "the indices", index_of="self")),
             _along(place),
             _LOCATED,
             _LOCATED,

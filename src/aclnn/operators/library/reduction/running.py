@@ -129,7 +129,12 @@ def _running_extreme(name: str, word: str, extreme: Any) -> Operator:
         name,
         f"valuesOut[i], indicesOut[i] = the {word} of self[j] for j up to i, its index",
         f"Cumulative {word} elements along a dimension and their indices; the last of equal elements.",
-        (SELF, DIM, tensor_out("valuesOut", "the elements"), tensor_out("indicesOut", "INT32 or INT64")),
+        (
+            SELF,
+            DIM,
+            tensor_out("valuesOut", "the elements"),
+            tensor_out("indicesOut", "INT32 or INT64", index_of="self"),
+        ),
         (
             present("self", "valuesOut", "indicesOut"),
             axis("dim", "self"),
@@ -232,7 +237,7 @@ OPERATORS = (
     _running(
         "inplace_cumprod",
         "products",
-        (tensor_out("input", "the input, replaced by the products"), _AXIS),
+        (tensor_out("input", "the input, replaced by the products", updated=True), _AXIS),
         _MULTIPLIED,
         (
             present("input", "axis"),

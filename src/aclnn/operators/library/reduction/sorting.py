@@ -99,7 +99,12 @@ def _sorting(name: str, summary: str, parameters: tuple[Parameter, ...], count: 
         name=name,
         summary=summary,
         formula="valuesOut, indicesOut = sort(self) along dim, indices",
-        parameters=(_SELF, *parameters, tensor_out("valuesOut", "the elements"), tensor_out("indicesOut", "INT64")),
+        parameters=(
+            _SELF,
+            *parameters,
+            tensor_out("valuesOut", "the elements"),
+            tensor_out("indicesOut", "INT64", index_of="self"),
+        ),
         support=support(REAL if name == "topk" else (*_ORDERED, D.BOOL)),
         checks=(
             present("self", "valuesOut", "indicesOut"),
@@ -253,7 +258,7 @@ OPERATORS = (
             _SELF,
             DIM,
             attribute("descending", Kind.BOOL, "whether to sort in descending order"),
-            tensor_out("out", "the indices; INT64"),
+            tensor_out("out", "the indices; INT64", index_of="self"),
         ),
         (
             present("self", "out"),

@@ -269,8 +269,8 @@ OPERATORS = (
         "with useNesterov of beta1 * m + (1 - beta1) * grad",
         parameters=(
             _UPDATED[0],
-            tensor_out("m", "the first moment", const=True),
-            tensor_out("v", "the second moment", const=True),
+            tensor_out("m", "the first moment", const=True, updated=True),
+            tensor_out("v", "the second moment", const=True, updated=True),
             tensor_in("beta1Power", "beta1 to the power of the step number, including this step"),
             tensor_in("beta2Power", "beta2 to the power of the step number, including this step"),
             *(
