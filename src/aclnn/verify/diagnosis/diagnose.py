@@ -8,6 +8,7 @@ import numpy as np
 
 from aclnn.typing import Array
 from aclnn.verify.diagnosis import local, sums
+from aclnn.verify.diagnosis.calls import otherwise_called
 from aclnn.verify.diagnosis.evidence import ENOUGH, FEW, Cause, Evidence, Finding, Hypothesis, sample_of
 from aclnn.verify.diagnosis.formulas import cut_to, hypotheses
 from aclnn.verify.diagnosis.layouts import layouts
@@ -57,6 +58,7 @@ def diagnose(measured: Measured, progress: Progress | None = None) -> list[Cause
         found: Array = left & e.outliers
         return found
 
+    take(local.in_reverse(e))
     take(local.flushed(e))
     take(local.not_finite(e, left))
     take(local.edges(e, left))
@@ -151,6 +153,8 @@ def _all(e: Evidence, searched: Evidence, struck: Array) -> Iterator[Hypothesis]
     if sums.is_of_sums(e.source):
         yield from sums.hypotheses(searched)
     yield from hypotheses(e, searched, struck)
+    if not e.source.is_enclosed:
+        yield from otherwise_called(e.source)
     yield from layouts(e, searched, struck)
 
 

@@ -18,6 +18,21 @@ _GAP = 8
 _MOST_POSITIONS = 1 << 22
 
 
+def in_reverse(e: Evidence) -> Iterator[Finding]:
+    """Find elements whose bytes are in reverse order."""
+    if e.actual.itemsize == 1:
+        return
+
+    def right(e: Evidence) -> Array:
+        turned = e.target.bits(e.actual).byteswap().view(e.target.dtype.numpy).astype(np.float64)
+        near: Array = np.abs(turned - e.v) <= e.noise
+        return near | agree(turned, e.g)
+
+    if np.count_nonzero(right(e)) >= ENOUGH * e.a.size and np.count_nonzero(e.wrong) >= 0.5 * e.a.size:
+        text = "the bytes of each element are in reverse order (big-endian)"
+        yield Finding("byte-order", text, "an element that is right as it is", lambda e: right(e) & e.wrong)
+
+
 def flushed(e: Evidence) -> Iterator[Finding]:
     """Find zeros in place of a subnormal result, or caused by a subnormal operand or derivative."""
     least, single = e.target.smallest_normal, FORMATS["float32"].smallest_normal
@@ -198,6 +213,18 @@ def stale(e: Evidence, measured: Measured, struck: Array, explained: Callable[[A
     if not 0 < whole.size < 0.5 * measured.source.size or np.count_nonzero(outside) > 0.1 * np.count_nonzero(struck):
         return
     if np.count_nonzero(inside & struck) < 0.5 * np.count_nonzero(inside) or _follows_x(e, inside):
+        return
+    factor = float(np.median((e.a / e.v)[inside & struck]))
+    if np.mean((np.abs(e.a - factor * e.v) <= e.noise)[inside]) >= ENOUGH:
+        yield Finding(
+            "scaled",
+            f"{text} are {factor:.6g} times what they should be",
+            "a ratio there that varies",
+            lambda e: np.isin(e.at, whole),
+            structural=abs(factor - 1.0) > 2.0**-18,
+        )
+        return
+    if np.mean((np.abs(e.a - e.v) <= 0.1 * np.abs(e.v))[inside]) >= ENOUGH:  # too near the results to be foreign
         return
     actual, step = _at(measured, whole), whole.size
     before = whole - step
