@@ -154,4 +154,4 @@ def _reference_violation(case: Case, name: str, array: Array) -> str | None:
         return f"expected an output that is verified, one of {', '.join(case.actual)}"
     if array.shape != case.actual[name].shape:
         return f"expected shape {list(case.actual[name].shape)}, got {list(array.shape)}"
-    return None if array.dtype.name in ALL_FORMATS else f"expected one of {', '.join(ALL_FORMATS)}, got {array.dtype}"
+    return None if array.dtype.name in ALL_FORMATS else f"expected one of {', '.join(FORMATS)}, got {array.dtype}"
