@@ -164,6 +164,19 @@ class aclrtCallbackBlockType(IntEnum):
     ACL_CALLBACK_NO_BLOCK = 0
     ACL_CALLBACK_BLOCK = 1
 
+class aclRegisterCallbackType(IntEnum):
+    """The enumeration ``aclRegisterCallbackType``."""
+
+    ACL_REG_TYPE_ACL_MODEL = 0
+    ACL_REG_TYPE_ACL_OP_EXECUTOR = 1
+    ACL_REG_TYPE_ACL_OP_CBLAS = 2
+    ACL_REG_TYPE_ACL_OP_COMPILER = 3
+    ACL_REG_TYPE_ACL_TDT_CHANNEL = 4
+    ACL_REG_TYPE_ACL_TDT_QUEUE = 5
+    ACL_REG_TYPE_ACL_DVPP = 6
+    ACL_REG_TYPE_ACL_RETR = 7
+    ACL_REG_TYPE_OTHER = 65535
+
 class aclrtStreamAttr(IntEnum):
     """The enumeration ``aclrtStreamAttr``."""
 
@@ -501,6 +514,15 @@ ACL_RT_CNT_NOTIFY_WAIT_EQUAL_WITH_BITMASK_MODE: Final = (
 )
 ACL_CALLBACK_NO_BLOCK: Final = aclrtCallbackBlockType.ACL_CALLBACK_NO_BLOCK
 ACL_CALLBACK_BLOCK: Final = aclrtCallbackBlockType.ACL_CALLBACK_BLOCK
+ACL_REG_TYPE_ACL_MODEL: Final = aclRegisterCallbackType.ACL_REG_TYPE_ACL_MODEL
+ACL_REG_TYPE_ACL_OP_EXECUTOR: Final = aclRegisterCallbackType.ACL_REG_TYPE_ACL_OP_EXECUTOR
+ACL_REG_TYPE_ACL_OP_CBLAS: Final = aclRegisterCallbackType.ACL_REG_TYPE_ACL_OP_CBLAS
+ACL_REG_TYPE_ACL_OP_COMPILER: Final = aclRegisterCallbackType.ACL_REG_TYPE_ACL_OP_COMPILER
+ACL_REG_TYPE_ACL_TDT_CHANNEL: Final = aclRegisterCallbackType.ACL_REG_TYPE_ACL_TDT_CHANNEL
+ACL_REG_TYPE_ACL_TDT_QUEUE: Final = aclRegisterCallbackType.ACL_REG_TYPE_ACL_TDT_QUEUE
+ACL_REG_TYPE_ACL_DVPP: Final = aclRegisterCallbackType.ACL_REG_TYPE_ACL_DVPP
+ACL_REG_TYPE_ACL_RETR: Final = aclRegisterCallbackType.ACL_REG_TYPE_ACL_RETR
+ACL_REG_TYPE_OTHER: Final = aclRegisterCallbackType.ACL_REG_TYPE_OTHER
 ACL_STREAM_ATTR_FAILURE_MODE: Final = aclrtStreamAttr.ACL_STREAM_ATTR_FAILURE_MODE
 ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK: Final = aclrtStreamAttr.ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK
 ACL_STREAM_ATTR_USER_CUSTOM_TAG: Final = aclrtStreamAttr.ACL_STREAM_ATTR_USER_CUSTOM_TAG
@@ -11021,6 +11043,22 @@ def aclnnEye(workspace: int | None, workspaceSize: int, executor: int | None, st
     Phase two: queue the computation.
     """
 
+def aclnnEinsumGetWorkspaceSize(
+    tensors: int | None, equation: str | bytes | None, output: int | None
+) -> tuple[int, int, int]:
+    """Multiply two tensors by Einstein's summation convention.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnEinsum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply two tensors by Einstein's summation convention.
+
+    Phase two: queue the computation.
+    """
+
 def aclnnFusedMatmulGetWorkspaceSize(
     x1: int | None,
     x2: int | None,
@@ -18775,6 +18813,20 @@ def aclnnMoeTokenUnpermuteWithRoutingMapGrad(
     Phase two: queue the computation.
     """
 
+def aclnnSinkhornGetWorkspaceSize(cost: int | None, tol: int | None, p: int | None) -> tuple[int, int, int]:
+    """Sinkhorn's algorithm: scale rows and columns of exponentials until their sums are equal.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSinkhorn(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Sinkhorn's algorithm: scale rows and columns of exponentials until their sums are equal.
+
+    Phase two: queue the computation.
+    """
+
 def aclnnDynamicBlockQuantGetWorkspaceSize(
     x: int | None,
     minScale: float,
@@ -21491,6 +21543,18 @@ def aclFinalizeReference() -> tuple[int, int]:
 
     Returns ``(ret, refCount)``.
     """
+
+def aclInitCallbackRegister(type: int, cbFunc: int | None, userData: int | None) -> int:
+    """Register a function that aclInit calls with the configuration's text; after aclInit, call it at once."""
+
+def aclInitCallbackUnRegister(type: int, cbFunc: int | None) -> int:
+    """Undo aclInitCallbackRegister."""
+
+def aclFinalizeCallbackRegister(type: int, cbFunc: int | None, userData: int | None) -> int:
+    """Register a function that finalisation calls."""
+
+def aclFinalizeCallbackUnRegister(type: int, cbFunc: int | None) -> int:
+    """Undo aclFinalizeCallbackRegister."""
 
 def aclnnInit(configPath: str | bytes | None = None) -> int:
     """Do nothing: operators need no initialisation."""
