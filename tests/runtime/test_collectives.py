@@ -277,7 +277,8 @@ def test_captured_work_is_done_whenever_its_graph_is_executed() -> None:
             assert cann.HcclAllReduce(other, other, 4, FP32, 0, rank.comm, rank.stream) == 0
             assert rank.result(other, 4).tolist() == [SIZE**times] * 4
             assert rank.result(total, 4).tolist() == [SIZE * (times - 1)] * 4
-            ctypes.memmove(source, (one * times).ctypes.data, 16)
+            values = one * times
+            ctypes.memmove(source, values.ctypes.data, 16)
             assert cann.aclmdlRIExecuteAsync(graph, rank.stream) == 0
             assert rank.result(total, 4).tolist() == [SIZE * times] * 4
         assert cann.aclmdlRIDestroy(graph) == 0

@@ -113,7 +113,8 @@ def test_captured_work_exchanges_whenever_its_graph_is_executed(fresh: None) -> 
         assert status == 0
         assert not rank.result(targets[0], 4).any()
         for times in range(1, 3):
-            ctypes.memmove(source, (np.arange(4, dtype=np.float32) + 10 * rank.number + times).ctypes.data, 16)
+            values = np.arange(4, dtype=np.float32) + 10 * rank.number + times
+            ctypes.memmove(source, values.ctypes.data, 16)
             assert cann.aclmdlRIExecuteAsync(graph, rank.stream) == 0
             expect_everything(rank, targets, times)
         assert cann.aclmdlRIDestroy(graph) == 0
