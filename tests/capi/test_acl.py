@@ -86,7 +86,6 @@ def test_calls_without_a_status_return_the_value_alone(fresh: None) -> None:
     ("call", "result"),
     [
         (lambda: acl.rt.set_device(5), 107001),
-        (lambda: acl.rt.get_device(), (0, 107002)),
         (lambda: acl.rt.create_context(5), (0, 107001)),
         (lambda: acl.rt.malloc(0, 0), (0, 100000)),
         (lambda: acl.rt.malloc_host(0), (0, 100000)),

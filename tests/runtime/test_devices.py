@@ -155,7 +155,10 @@ def test_set_device_and_reset_device_are_counted(fresh: None) -> None:
     assert cann.aclrtResetDevice(0) == 0
     assert cann.aclrtGetDevice() == (0, 0)
     assert cann.aclrtResetDevice(0) == 0
+    recent_error()
     assert cann.aclrtGetDevice() == (107002, 0)
+    assert cann.aclGetRecentErrMsg() is None, "torch_npu probes for a device before its first call, and shows all texts"
+    assert cann.aclrtPeekAtLastError(0) == 107002
     assert cann.aclrtResetDevice(0) == 507007
     for _ in range(3):
         cann.aclrtSetDevice(1)

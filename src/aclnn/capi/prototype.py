@@ -207,8 +207,8 @@ class CFunction:
         return STATUS_TYPES.get(self.returns, STATUS_TYPES["aclnnStatus"])
 
     def record_error(self, error: AclnnError) -> int:
-        """Record an error for this thread's error queries, and return its code."""
-        text = f"{self.name}: {error.message}" if error.function is None else error.message
+        """Record an error for this thread's error queries, without a text if it has none, and return its code."""
+        text = f"{self.name}: {error.message}" if error.function is None and error.message else error.message
         errors.record(error.code, text)
         return error.code
 

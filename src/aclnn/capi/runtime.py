@@ -151,8 +151,11 @@ def aclrtResetDeviceForce(deviceId: int) -> None:
 
 @c_function("aclError aclrtGetDevice(int32_t *deviceId)")
 def aclrtGetDevice() -> int:
-    """Return the current context's device."""
-    return devices.current().device.number
+    """Return the current context's device; 107002, without an error text, if there is none: callers probe for it."""
+    try:
+        return devices.current().device.number
+    except AclnnError as error:
+        raise AclnnError(error.code, "") from None
 
 
 @c_function("aclError aclrtGetRunMode(aclrtRunMode *runMode)")

@@ -20,9 +20,10 @@ _recent = _Recent()
 
 
 def record(code: int, text: str) -> None:
-    """Record an error of the calling thread."""
+    """Record an error of the calling thread; an empty text is left out."""
     _recent.code = code
-    _recent.texts.append(f"{text} [{code}]")
+    if text:
+        _recent.texts.append(f"{text} [{code}]")
     del _recent.texts[:-_TEXTS_KEPT]
 
 
