@@ -27,7 +27,7 @@ def one(value: float) -> Any:
 
 
 X, DY, ROW, COLUMN = drawn(3, 4), drawn(3, 4), drawn(4), drawn(3)
-IMAGE, KERNEL = drawn(2, 3, 7, 8), drawn(4, 3, 3, 3)
+IMAGE, KERNEL, SMALL = drawn(2, 3, 7, 8), drawn(4, 3, 3, 3), drawn(2, 4, 3, 3)
 VOLUME, CUBE = drawn(1, 2, 4, 5, 4), drawn(3, 2, 2, 2, 2)
 NCHW = {"data_format": "NCHW"}
 STEPS = {"strides": (1, 1, 2, 2), "pads": (1, 0, 1, 2), "dilations": (1, 1, 1, 1), "groups": 1, **NCHW}
@@ -123,6 +123,11 @@ LAYERS: dict[str, tuple[Sequence[Any], dict[str, Any], Any]] = {
     ),
     "BNTrainingUpdateGrad": ((DIMAGE, IMAGE, BATCH_MEAN, BATCH_VARIANCE), EPSILON, (DSCALE, DOFFSET)),
     "Conv2D": ((IMAGE, KERNEL), STEPS, convolved(torch.tensor(IMAGE), torch.tensor(KERNEL))),
+    "Conv2DTranspose": (
+        (OnHost([2, 3, 6, 7]), SMALL, KERNEL),
+        STEPS | {"pads": (1, 1, 0, 0), "output_padding": (0, 0, 1, 0)},
+        F.conv_transpose2d(torch.tensor(SMALL), torch.tensor(KERNEL), None, 2, (1, 0), (1, 0)),
+    ),
     "Conv2DBackpropInput": (
         (OnHost(IMAGE.shape), KERNEL, DCONV),
         STEPS,
@@ -226,9 +231,9 @@ def updated(op_type: str, inputs: Sequence[Any], attributes: dict[str, Any] | No
         )
         assert status == 0, recent_error()
         assert cann.aclrtSynchronizeDevice() == 0
-        found = [np.empty_like(each) for each in inputs]
+        found = [np.empty_like(each) if place else each for place, each in zip(places, inputs, strict=True)]
         for place, array in zip(places, found, strict=True):
-            assert cann.aclrtMemcpy(array.ctypes.data, array.nbytes, place, array.nbytes, 2) == 0
+            assert not place or cann.aclrtMemcpy(array.ctypes.data, array.nbytes, place, array.nbytes, 2) == 0
     cann.aclopDestroyAttr(attr)
     return found
 

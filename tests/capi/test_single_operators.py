@@ -400,9 +400,10 @@ TORCH |= {*PRIVATE, "ApplyAdamD", "MaskedFillRange", "DropOutDoMask", "Stateless
 
 
 def test_every_type_is_tested() -> None:
-    from tests.capi import test_array_types, test_layer_types
+    from tests.capi import test_array_types, test_compiled_types, test_layer_types
 
-    assert CASES.keys() | TORCH | test_layer_types.TESTED | test_array_types.TESTED == TYPES.keys()
+    others = (test_array_types, test_compiled_types, test_layer_types)
+    assert CASES.keys() | TORCH | {name for module in others for name in module.TESTED} == TYPES.keys()
 
 
 @pytest.mark.parametrize("op_type", PRIVATE)
@@ -688,14 +689,14 @@ def test_confusion_transpose_by_type_may_reshape_first(device: None) -> None:
         ("Swish", (None,), {}, 161001, "Swish: aclnnSwish: self: expected an object, got null"),
         ("AxpyV2", (X, X, X), {}, 161002, "inputs[2]: expected one number in host memory, got none"),
         (
-            "ClipByValue",
-            (X, OnHost([0.0, 1.0]), OnHost(1.0)),
+            "AxpyV2",
+            (X, X, OnHost([0.0, 1.0])),
             {},
             161002,
-            "inputs[1]: expected one number in host memory",
+            "inputs[2]: expected one number in host memory, got 2",
         ),
         ("Cumsum", (X, OnHost([0, 1])), {}, 161002, "Cumsum: inputs[1]: expected one integer, got [0, 1]"),
-        ("MatMul", (X, X, X), {"transpose_x1": True}, 161002, "bias: expected null, got a tensor"),
+        ("BatchMatMul", (X, X, X), {"adj_x1": True}, 161002, "bias: expected null, got a tensor"),
         ("Swish", (), {}, 161001, "Swish: aclnnSwish: self: expected an object, got null"),
         ("Swish", (X.astype(np.int32),), {}, 161002, "Swish: aclnnSwish: self: expected data type"),
         ("Swish", (X,), {"scale": "1"}, 161002, "Swish: scale: expected a value such as 1.0, got '1'"),

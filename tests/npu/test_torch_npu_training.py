@@ -101,6 +101,24 @@ def test_optimizers_take_the_same_steps_as_on_the_cpu(name: str) -> None:
     assert npu == pytest.approx(cpu, rel=1e-5)
 
 
+@pytest.mark.skipif("950" in os.environ.get("ACLNN_SOC_NAME", ""), reason="never compiles operators")
+def test_compiled_operators_train_as_on_the_cpu() -> None:
+    """In this mode torch_npu calls operators by their types, and reads shapes of results from descriptions."""
+    wanted = losses_of("cpu", OPTIMIZERS["AdamW"], F.cross_entropy)
+    torch.npu.set_compile_mode(jit_compile=True)
+    try:
+        assert losses_of("npu", OPTIMIZERS["AdamW"], F.cross_entropy) == pytest.approx(wanted, rel=1e-5)
+        x, image = data()[0], torch.randn(2, 3, 8, 8, requires_grad=True)
+        on_npu = image.detach().npu().requires_grad_()
+        for each in (image, on_npu):
+            y = F.max_pool2d(each, 3, 2, 1)
+            y[y > 0.5].sum().backward()
+        assert torch.equal(on_npu.grad.cpu(), image.grad)
+        assert x.npu().nonzero().cpu().tolist() == x.nonzero().tolist()
+    finally:
+        torch.npu.set_compile_mode(jit_compile=False)
+
+
 LOSSES: dict[str, Callable[..., Any]] = {
     "weighted": lambda y, labels: F.cross_entropy(y, labels, weight=torch.arange(1.0, 5.0, device=y.device)),
     "sum": lambda y, labels: F.cross_entropy(y, labels, reduction="sum"),

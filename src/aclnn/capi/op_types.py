@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from aclnn.capi import compiled_types
 from aclnn.capi.typed_calls import (
     ByType,
     Given,
@@ -21,6 +22,7 @@ from aclnn.capi.typed_calls import (
     constant,
     copied,
     function_call,
+    image,
     integers,
     invalid,
     on_host,
@@ -35,7 +37,6 @@ from aclnn.capi.typed_calls import (
     view_of,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.dtypes import Format
 from aclnn.core.operator import Kind, Operator
 from aclnn.core.tensor import Tensor
 from aclnn.operators.library.by_type import arrays as of_array_types
@@ -106,15 +107,31 @@ def _product(*flags: str) -> ByType:
     def arguments(given: Given) -> dict[str, Any]:
         if any(given.inputs[2:]):
             raise invalid("bias: expected null, got a tensor")
-        factors = []
-        for place, flag in enumerate(flags):
-            factor = given.tensor(place)
-            *batch, rows, columns = range(len(factor.shape))
-            factors.append(permuted(factor, (*batch, columns, rows)) if given.attribute(flag, False) else factor)
         names = [p.name for p in operator.parameters]
-        return dict(zip(names, (*factors, given.output(), 0), strict=True))
+        return dict(zip(names, (*_factors(given, flags), given.output(), 0), strict=True))
 
     return ByType(operator, arguments)
+
+
+def _factors(given: Given, flags: Sequence[str]) -> Iterator[Tensor]:
+    for place, flag in enumerate(flags):
+        factor = given.tensor(place)
+        *batch, rows, columns = range(len(factor.shape))
+        yield permuted(factor, (*batch, columns, rows)) if given.attribute(flag, False) else factor
+
+
+def _sum_with_bias(given: Given) -> dict[str, Any]:
+    bias = given.inputs[2] if len(given.inputs) > 2 else None
+    mat1, mat2 = _factors(given, ("transpose_x1", "transpose_x2"))
+    return {
+        "self": bias or given.output(),
+        "mat1": mat1,
+        "mat2": mat2,
+        "beta": constant(int(bias is not None))(given),
+        "alpha": constant(1)(given),
+        "out": given.output(),
+        "cubeMathType": 0,
+    }
 
 
 def _reduced(function: str, dim: str, keep: str, **others: Value) -> ByType:
@@ -132,10 +149,6 @@ def _joined(function: str, dim: str) -> ByType:
     return function_call(
         function, "", tensors=lambda given: tuple(map(given.tensor, range(len(given.inputs)))), dim=attribute(dim, 0)
     )
-
-
-def _limited(function: str = "aclnnClamp") -> ByType:
-    return function_call(function, clipValueMin=on_host(1), clipValueMax=on_host(2))
 
 
 _OF_ONE = (
@@ -231,13 +244,6 @@ def _all_but_channels(given: Given) -> tuple[int, ...]:
     return tuple(dim for dim in range(rank) if dim != _of_channels(given, rank))
 
 
-def _image(tensor: Tensor) -> Tensor:
-    """Return the tensor in the format of its rank, as convolutions and pooling require."""
-    of_rank = Format.of_rank(len(tensor.shape))
-    label = tensor.format if of_rank is Format.FORMAT_ND else of_rank
-    return Tensor(tensor.dtype, tensor.shape, tensor.strides, 0, label, tensor.storage_shape, tensor.address)
-
-
 def _convolution_numbers(given: Given, rank: int) -> dict[str, Any]:
     """Return the arguments common to convolutions; attributes include the first two dimensions, except the padding."""
     _channels_first(given)
@@ -259,19 +265,37 @@ def _convolution_numbers(given: Given, rank: int) -> dict[str, Any]:
 
 
 def _convolution(given: Given) -> dict[str, Any]:
-    x, weight = _image(given.tensor(0)), _image(given.tensor(1))
+    x, weight = image(given.tensor(0)), image(given.tensor(1))
     bias = given.inputs[2] if len(given.inputs) > 2 else None
     numbers = _convolution_numbers(given, len(x.shape) - 2)
-    return {"input": x, "weight": weight, "bias": bias, "output": _image(given.output())} | numbers
+    return {"input": x, "weight": weight, "bias": bias, "output": image(given.output())} | numbers
+
+
+def _transposed_convolution(given: Given) -> dict[str, Any]:
+    x, weight = image(given.tensor(1)), image(given.tensor(2))
+    bias = given.inputs[3] if len(given.inputs) > 3 else None
+    numbers = _convolution_numbers(given, len(x.shape) - 2)
+    before, behind = numbers["padding"][::2], numbers["padding"][1::2]
+    if before != behind:
+        raise invalid(f"pads: expected as many before as after, got {list(numbers['padding'])}")
+    return (
+        {"input": x, "weight": weight, "bias": bias, "output": image(given.output())}
+        | numbers
+        | {
+            "padding": before,
+            "transposed": True,
+            "outputPadding": given.attribute("output_padding", (0,) * len(x.shape))[2:],
+        }
+    )
 
 
 def _convolution_gradient(wanted: str) -> Callable[[Given], dict[str, Any]]:
     """Return the arguments for one of a convolution's gradients; it takes the place of the corresponding operand."""
 
     def arguments(given: Given) -> dict[str, Any]:
-        gradient, dy = _image(given.output()), _image(given.tensor(2))
+        gradient, dy = image(given.output()), image(given.tensor(2))
         is_input = wanted == "gradInput"
-        x, weight = (gradient, _image(given.tensor(1))) if is_input else (_image(given.tensor(0)), gradient)
+        x, weight = (gradient, image(given.tensor(1))) if is_input else (image(given.tensor(0)), gradient)
         return {
             "gradOutput": dy,
             "input": x,
@@ -451,6 +475,7 @@ def _matrix_diagonal(given: Given) -> dict[str, Any]:
 
 
 TYPES: dict[str, ByType] = {
+    **compiled_types.TYPES,
     # Activations and norms.
     "Elu": function_call(
         "aclnnElu",
@@ -516,8 +541,9 @@ TYPES: dict[str, ByType] = {
     "Addcdiv": _layer(of_array_types.ADDCDIV),
     "Addcmul": _layer(of_array_types.ADDCMUL),
     "AxpyV2": function_call("aclnnAdd", "self other", alpha=on_host(2)),
-    "ClipByValue": _limited(),
-    "ClipByValueV2": _limited(),
+    **dict.fromkeys(
+        ("ClipByValue", "ClipByValueV2"), function_call("aclnnClampTensor", "self clipValueMin clipValueMax")
+    ),
     "ConcatD": _joined("aclnnCat", "concat_dim"),
     "Cumsum": _layer(of_array_types.CUM_SUM, **_RUNNING),
     "DropOutDoMask": _layer(of_layer_types.DROP_OUT_DO_MASK),
@@ -527,7 +553,7 @@ TYPES: dict[str, ByType] = {
     "Lerp": function_call("aclnnLerp", "self end weight"),
     "Log": operator_call(of_types.LOG, "x", "y", **_OF_LOGARITHMS),
     "MaskedFill": function_call("aclnnSWhere", "other condition self"),
-    "MatMul": _product("transpose_x1", "transpose_x2"),
+    "MatMul": _by_name("aclnnAddmm", _sum_with_bias),
     "Pack": _joined("aclnnStack", "axis"),
     "Pow": function_call("aclnnPowTensorTensor", "self exponent"),
     "ReduceAll": _reduced("aclnnAll", "dim", "keepdim"),
@@ -566,9 +592,9 @@ TYPES: dict[str, ByType] = {
         _by_name(
             "aclnnAdaptiveAvgPool2d",
             lambda given: {
-                "self": _image(given.tensor()),
+                "self": image(given.tensor()),
                 "outputSize": given.attribute("output_size", (), required=True),
-                "out": _image(given.output()),
+                "out": image(given.output()),
             },
         ),
     ),
@@ -613,6 +639,7 @@ TYPES: dict[str, ByType] = {
     ),
     "BNTrainingUpdateGrad": _layer(of_layer_types.BN_TRAINING_UPDATE_GRAD, **_EPSILON),
     **dict.fromkeys(("Conv2D", "Conv3D"), _by_name("aclnnConvolution", _convolution)),
+    "Conv2DTranspose": _by_name("aclnnConvolution", _transposed_convolution),
     **{
         f"Conv{rank}DBackprop{of}": _by_name("aclnnConvolutionBackward", _convolution_gradient(wanted))
         for rank in (2, 3)
@@ -692,9 +719,9 @@ TYPES: dict[str, ByType] = {
     "CustAdaptiveAvgPool2DGrad": _by_name(
         "aclnnAdaptiveAvgPool2dBackward",
         lambda given: {
-            "gradOutput": _image(given.tensor()),
-            "self": _image(given.output()),
-            "out": _image(given.output()),
+            "gradOutput": image(given.tensor()),
+            "self": image(given.output()),
+            "out": image(given.output()),
         },
     ),
     "Complex": function_call("aclnnComplex", "real imag"),

@@ -400,6 +400,9 @@ def _execute(
             if workspace:
                 done.callback(memory.free, workspace, "workspace")
             executor.run(workspace, nbytes, queue, device)
+            for operand in written:  # an operator that finds the shape has set it
+                if operand.tensor is not None:
+                    operand.desc.shape = operand.tensor.shape
         except AclnnError as error:
             text = error.message if error.function == op_type else f"{op_type}: {error.message}"
             raise AclnnError(error.code, text) from None

@@ -10,6 +10,7 @@ import numpy as np
 
 from aclnn.core.checks import listing
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.operator import Operator
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.core.tensor import Scalar, Tensor, contiguous_strides
@@ -190,6 +191,13 @@ def view_of(tensor: Tensor, shape: Sequence[int], strides: Sequence[int] | None 
     """Return a view of a tensor's memory, contiguous unless strides are given; ``offset`` counts elements."""
     steps = contiguous_strides(shape) if strides is None else strides
     return Tensor(tensor.dtype, shape, steps, offset, tensor.format, tensor.storage_shape, tensor.address)
+
+
+def image(tensor: Tensor) -> Tensor:
+    """Return the tensor in the format of its rank, as convolutions and pooling require."""
+    of_rank = Format.of_rank(len(tensor.shape))
+    label = tensor.format if of_rank is Format.FORMAT_ND else of_rank
+    return Tensor(tensor.dtype, tensor.shape, tensor.strides, 0, label, tensor.storage_shape, tensor.address)
 
 
 def reshaped(tensor: Tensor, shape: Sequence[int]) -> Tensor:

@@ -1,4 +1,4 @@
-"""Operators of arrays that have a type in CANN's graphs and no ``aclnn`` function, as MindSpore's ``ops`` call them."""
+"""Operators of arrays that have a type in CANN's graphs and no ``aclnn`` function: MindSpore and torch_npu use them."""
 
 from __future__ import annotations
 
@@ -10,32 +10,41 @@ import numpy as np
 
 from aclnn.core.checks import (
     FLOATING,
+    axis,
     broadcast_shape_of,
     broadcastable,
     dims_between,
     dtype_in,
+    extents,
     limited_dims,
     listing,
+    present,
+    rule,
     same_dtype,
     shape_is,
+    size_is,
     value_is,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Operator
+from aclnn.core.operator import Call, Check, Kind, Library, Operator
 from aclnn.operators.library.by_type.declaration import plain_attribute, typed
 from aclnn.operators.library.common import (
     INDEX_TYPES,
     INTEGERS,
+    MODERN,
     NUMBERS,
     REAL,
     REAL_FLOATING,
     expect_within,
     logistic,
+    support,
     tensor_in,
     tensor_out,
 )
+from aclnn.operators.library.convolution.convolution import Windows
 from aclnn.operators.library.elementwise.pairs import right_shift
+from aclnn.operators.library.vision.pooling import maxima, scattered
 
 Array = np.ndarray[Any, Any]
 Shape = Callable[[Call], Sequence[int]]
@@ -126,18 +135,21 @@ def _reduced(call: Call) -> Sequence[int]:
     return [1 if axis in axes else n for axis, n in enumerate(call["x"].shape) if call["keepdim"] or axis not in axes]
 
 
+def _sum_of_powers(x: Array, p: float, axes: Sequence[int], keepdim: bool) -> Array:
+    """Sums of |x|^p, for an infinite p extremes of |x|."""
+    size, along = np.abs(_wide(x)), tuple(axes) or None
+    if abs(p) >= _INFINITE_ORDER:
+        return np.asarray((size.max if p > 0 else size.min)(along, keepdims=keepdim))
+    return np.asarray(size**p if p else size != 0).sum(along, keepdims=keepdim)
+
+
+def _root(x: Array, p: float) -> Array:
+    return x if p == 0 or abs(p) >= _INFINITE_ORDER else _wide(x) ** (1 / p)
+
+
 def _norm(x: Array, p: float, axes: Sequence[int], keepdim: bool, epsilon: float) -> Array:
     """Norms, epsilon where they are smaller."""
-    size = np.abs(_wide(x))
-    order = math.copysign(math.inf, p) if abs(p) >= _INFINITE_ORDER else p
-    along = tuple(axes) or None
-    if math.isinf(order):
-        found = (size.max if order > 0 else size.min)(along, keepdims=keepdim)
-    elif order == 0:
-        found = np.count_nonzero(size, along, keepdims=keepdim)
-    else:
-        found = (size**order).sum(along, keepdims=keepdim) ** (1 / order)
-    return np.maximum(found, epsilon)
+    return np.maximum(_root(_sum_of_powers(x, p, axes, keepdim), p), epsilon)
 
 
 def _lp_norm(op_type: str, order: Kind) -> Operator:
@@ -289,11 +301,11 @@ def _pad(x: Array, paddings: Sequence[int], mode: str, value: Any = 0) -> Array:
 
 def _pad_gradient(x: Array, paddings: Sequence[int], mode: str) -> Array:
     found = _wide(x)
-    for axis, margin in enumerate(_margins(paddings)):
-        count = x.shape[axis] - sum(margin)
-        total = np.zeros((count, *np.delete(found.shape, axis)))
-        np.add.at(total, _pad(np.arange(count), margin, mode), np.moveaxis(found, axis, 0))
-        found = np.moveaxis(total, 0, axis)
+    for dim, margin in enumerate(_margins(paddings)):
+        count = x.shape[dim] - sum(margin)
+        total = np.zeros((count, *np.delete(found.shape, dim)))
+        np.add.at(total, _pad(np.arange(count), margin, mode), np.moveaxis(found, dim, 0))
+        found = np.moveaxis(total, 0, dim)
     return found
 
 
@@ -327,6 +339,76 @@ def _unit_gradient(x: Array, y: Array, dy: Array, dim: Sequence[int], eps: float
 def _deviation(x: Array, axes: Sequence[int], unbiased: bool, keepdim: bool) -> tuple[Array, Array]:
     along, wide = tuple(axes) or None, _wide(x)
     return wide.std(along, ddof=int(unbiased), keepdims=keepdim), wide.mean(along, keepdims=keepdim)
+
+
+def _deviation_from(x: Array, mean: Array, axes: Sequence[int], if_std: bool, keepdim: bool, correction: int) -> Array:
+    along, squares = tuple(axes) or None, (_wide(x) - mean) ** 2
+    count = x.size // max(1, squares.sum(along).size)
+    found = np.asarray(squares.sum(along, keepdims=keepdim) / max(0, count - correction))
+    return np.sqrt(found) if if_std else found
+
+
+def _largest(x: Array, k: int, dim: int, largest: bool) -> tuple[Array, Array]:
+    values, places = _sorted(x, dim, largest)
+    first = (slice(None),) * (dim % x.ndim) + (slice(k),)
+    return values[first], places[first]
+
+
+def _first(call: Call) -> Sequence[int]:
+    shape, dim = list(call["x"].shape), call["dim"]
+    shape[dim] = min(call["k"], shape[dim])
+    return shape
+
+
+def _places_shape(call: Call) -> str | None:
+    rank, got, along = len(call["x"].shape), call["y"].shape, int(call["transpose"])
+    if len(got) == 2 and got[1 - along] == rank and got[along] <= call["x"].size:
+        return None
+    expected = [call["x"].size, rank][:: -1 if along else 1]
+    return f"y: expected shape {extents(expected)} or one for fewer places, got {extents(got)}"
+
+
+def _non_zero(call: Call) -> Library | None:
+    room = call["y"].size
+
+    def places(x: Array) -> Array:
+        found = np.argwhere(x)
+        if found.size > room:
+            raise ValueError(f"y: expected room for {len(found)} elements other than 0, got {room} numbers")
+        return found.T if call["transpose"] else found
+
+    return Library(places, ("x",), ("y",), sized_by_result=True) if room else None
+
+
+def _room(flag: str) -> Callable[[Call], int]:
+    return lambda call: call["x"].size if call[flag] else 1
+
+
+def _unique(call: Call) -> Library | None:
+    wanted = [call[name] for name in _UNIQUE_FLAGS.values()]
+
+    def distinct(x: Array) -> tuple[Array, ...]:
+        values, inverse, counts = np.unique(x, return_inverse=True, return_counts=True, equal_nan=False)
+        found = inverse.reshape(x.shape), counts
+        return values, *(array if each else np.zeros(1, np.int64) for array, each in zip(found, wanted, strict=True))
+
+    return Library(distinct, ("x",), ("y", "inverse", "counts"), sized_by_result=True) if call["x"].size else None
+
+
+def _windows(size: Sequence[int], count: Sequence[int], *attributes: Sequence[int]) -> Windows:
+    """Return windows whose attributes have a number of images before and one of channels behind those of the plane."""
+    kernel, stride, before, dilation = (tuple(each[1:3]) for each in attributes)
+    ends = ((n - 1) * s + d * (k - 1) + 1 for n, s, d, k in zip(count, stride, dilation, kernel, strict=True))
+    padding = tuple((p, max(end - p - n, 0)) for end, p, n in zip(ends, before, size, strict=True))
+    return Windows(kernel, stride, padding, dilation)
+
+
+def _max_pool(x: Array, count: Sequence[int], *attributes: Sequence[int]) -> tuple[Array, Array]:
+    return maxima(x, _windows(x.shape[2:], count, *attributes), tuple(count))[0], np.zeros((), np.uint16)
+
+
+def _max_pool_gradient(x: Array, grad: Array, _: Array, count: Sequence[int], *attributes: Sequence[int]) -> Array:
+    return np.asarray(scattered(grad, x, maxima(x, _windows(x.shape[2:], count, *attributes), tuple(count))[1]))
 
 
 def _at(x: Array, indices: Array, is_nd: bool) -> Any:
@@ -546,6 +628,103 @@ REDUCE_STD = _operator(
     {"y1": Result(_reduced), "y2": Result(_reduced)},
     _deviation,
     {"axes": Kind.INT_ARRAY, "unbiased": Kind.BOOL, "keepdim": Kind.BOOL},
+)
+
+REDUCE_STD_UPDATE = _operator(
+    "ReduceStdV2Update",
+    "y = the sum of (x - mean)^2 along axes / (elements - correction), its root with if_std",
+    {"x": FLOATING, "mean": ()},
+    {"y": Result(_reduced)},
+    _deviation_from,
+    {"axes": Kind.INT_ARRAY, "if_std": Kind.BOOL, "keepdim": Kind.BOOL, "correction": Kind.INT64},
+    (broadcastable("mean", "x"),),
+)
+LP_NORM_REDUCE = _operator(
+    "LpNormReduceV2",
+    "y = the sum of |x|^p along axes",
+    {"x": FLOATING},
+    {"y": Result(_reduced)},
+    _sum_of_powers,
+    {"p": Kind.DOUBLE, "axes": Kind.INT_ARRAY, "keepdim": Kind.BOOL},
+)
+LP_NORM_UPDATE = _operator(
+    "LpNormUpdateV2", "y = x^(1 / p)", {"x": FLOATING}, {"y": Result(_as("x"))}, _root, {"p": Kind.DOUBLE}
+)
+TOP_K = _operator(
+    "TopKV2",
+    "values = the k largest or smallest elements of x along dim in order, indices = where they were",
+    {"x": _COMPUTED},
+    {"values": Result(_first), "indices": Result(_first, (D.INT32,))},
+    _largest,
+    {"k": Kind.INT64, "dim": Kind.INT64, "largest": Kind.BOOL},
+    (axis("dim", "x"),),
+)
+NON_ZERO = Operator(
+    name="NonZero",
+    function="NonZero",
+    summary="The operator of type NonZero.",
+    formula="y = the indices of elements of x that are not 0, a row each, or with transpose a column",
+    parameters=(
+        tensor_in("x", "an input"),
+        plain_attribute("transpose", Kind.BOOL),
+        tensor_out("y"),
+    ),
+    support=support(NUMBERS, MODERN),
+    checks=(
+        present("x", "y"),
+        dtype_in(where_supported(NUMBERS), "x"),
+        dtype_in({D.INT32, D.INT64}, "y"),
+        limited_dims("x"),
+        rule("a place for each dimension: y", _places_shape),
+    ),
+    work=_non_zero,
+)
+#: Attributes that ask for outputs; without it, an output has a single element.
+_UNIQUE_FLAGS = {"inverse": "return_inverse", "counts": "return_counts"}
+UNIQUE = Operator(
+    name="UniqueWithCountsAndSorting",
+    function="UniqueWithCountsAndSorting",
+    summary="The operator of type UniqueWithCountsAndSorting.",
+    formula="y = the distinct elements of x in order, x = y[inverse], counts = how often each occurs",
+    parameters=(
+        tensor_in("x", "an input"),
+        *(plain_attribute(name, Kind.BOOL) for name in _UNIQUE_FLAGS.values()),
+        *map(tensor_out, ("y", *_UNIQUE_FLAGS)),
+    ),
+    support=support(NUMBERS, MODERN),
+    checks=(
+        present("x", "y", *_UNIQUE_FLAGS),
+        dtype_in(where_supported(NUMBERS), "x"),
+        same_dtype("y", "x"),
+        dtype_in({D.INT64}, *_UNIQUE_FLAGS),
+        limited_dims("x"),
+        size_is("room for all", lambda call: call["x"].size, "y"),
+        *(size_is("room for all", _room(flag), name) for name, flag in _UNIQUE_FLAGS.items()),
+    ),
+    work=_unique,
+)
+_WINDOWS = dict.fromkeys(("count", "ksize", "strides", "pads", "dilation"), Kind.INT_ARRAY)
+_OF_PLANES = (dims_between(4, 4, "x"), value_is("only 1", lambda got: {*got} == {1}, "dilation"))
+MAX_POOL_WITH_MASK = _operator(
+    "MaxPoolWithArgmaxV1",
+    "y = max of each window; argmax = 0: the gradient finds the maxima in x",
+    {"x": FLOATING},
+    {
+        "y": Result(lambda call: (*call["x"].shape[:2], *call["count"])),
+        "argmax": Result(None, (D.UINT16,)),
+    },
+    _max_pool,
+    _WINDOWS,
+    _OF_PLANES,
+)
+MAX_POOL_WITH_MASK_GRAD = _operator(
+    "MaxPoolGradWithArgmaxV1",
+    "y = the gradient of MaxPoolWithArgmaxV1",
+    {"x": FLOATING, "grad": (), "argmax": (D.UINT16,)},
+    {"y": Result(_as("x"))},
+    _max_pool_gradient,
+    _WINDOWS,
+    _OF_PLANES,
 )
 
 _WAYS: Mapping[str, tuple[str, np.ufunc | None]] = {

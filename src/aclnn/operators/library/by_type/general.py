@@ -263,5 +263,10 @@ ONE_HOT_OF_DEPTH = replace(
     ONE_HOT,
     name="OneHot",
     function="OneHot",
-    checks=(ONE_HOT.checks[0], dtype_in((D.INT32, D.INT64, D.UINT8), "x"), *ONE_HOT.checks[2:]),
+    checks=(
+        ONE_HOT.checks[0],
+        dtype_in((D.INT32, D.INT64, D.UINT8), "x"),
+        dtype_in((*_VALUES, D.INT64), "on_value"),
+        *ONE_HOT.checks[3:],
+    ),
 )
