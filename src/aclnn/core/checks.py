@@ -10,14 +10,13 @@ from functools import reduce
 from typing import Any
 
 from aclnn.core.dtypes import DataType, Format
-from aclnn.core.operator import Call, Check, Operator
+from aclnn.core.operator import Call, Check, Operator, present
 from aclnn.core.products import Product
 from aclnn.core.promotion import castable, promote
 from aclnn.core.status import (
     ACLNN_ERR_INNER_FIND_KERNEL_ERROR,
     ACLNN_ERR_INNER_TILING_ERROR,
     ACLNN_ERR_PARAM_INVALID,
-    ACLNN_ERR_PARAM_NULLPTR,
 )
 from aclnn.core.tensor import Tensor
 
@@ -152,17 +151,6 @@ def among(
         return None if got in allowed else f"expected {what.format(listing(map(worded, allowed)))}, got {worded(got)}"
 
     return each(what.replace("{}", "…"), names, violation, code)
-
-
-def present(*names: str) -> Check:
-    """Require that no argument is null."""
-    names = tuple(dict.fromkeys(names))
-
-    def find(call: Call) -> str | None:
-        missing = next((name for name in names if call[name] is None), None)
-        return None if missing is None else f"{missing}: expected an object, got null"
-
-    return Check(f"present: {', '.join(names)}", ACLNN_ERR_PARAM_NULLPTR, find)
 
 
 def dtype_in(allowed: Collection[DataType] | Callable[[Product], Collection[DataType]], *names: str) -> Check:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeVar
 
 from aclnn.core.dtypes import DataType, Format
 from aclnn.core.products import Product
+from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.core.tensor import Scalar, Tensor
 
 T = TypeVar("T")
@@ -116,6 +117,21 @@ class Check:
     """Status code of a violation."""
     violation: Callable[[Call], str | None]
     """Function that returns an error text ``argument: expected …, got …`` for a violation, None otherwise."""
+
+
+#: How the names of checks made by ``present`` begin.
+PRESENT = "present: "
+
+
+def present(*names: str) -> Check:
+    """Require that no argument is null."""
+    names = tuple(dict.fromkeys(names))
+
+    def find(call: Call) -> str | None:
+        missing = next((name for name in names if call[name] is None), None)
+        return None if missing is None else f"{missing}: expected an object, got null"
+
+    return Check(PRESENT + ", ".join(names), ACLNN_ERR_PARAM_NULLPTR, find)
 
 
 @dataclass(frozen=True)
@@ -311,7 +327,10 @@ class Operator:
     support: Mapping[Product, frozenset[DataType]]
     """Data types for which each product has a kernel."""
     checks: tuple[Check, ...]
-    """Checks in order: the first violation determines the status."""
+    """Checks in order: the first violation determines the status.
+
+    Unless one of them is ``present``, the first one requires that no object is null whose parameter is not optional.
+    """
     work: Callable[[Call], Work | None] = field(repr=False)
     """Function that returns the computation for checked arguments, None if there is nothing to compute."""
     infer: Callable[[Call], Mapping[str, tuple[DataType, Shape]]] = field(repr=False, default=lambda call: {})
@@ -331,6 +350,9 @@ class Operator:
     def __post_init__(self) -> None:
         if not self.function:
             object.__setattr__(self, "function", camel(self.name))
+        if not any(check.name.startswith(PRESENT) for check in self.checks):
+            required = present(*(p.name for p in self.parameters if "*" in p.kind.value and not p.optional))
+            object.__setattr__(self, "checks", (required, *self.checks))
 
     def operands(self, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Tensor | Scalar]]:
         """Yield the tensors and ``numbers`` with their names, in the order of the signature; list items as ``x[0]``."""

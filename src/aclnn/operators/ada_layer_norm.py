@@ -18,7 +18,6 @@ from aclnn.core.checks import (
     listing,
     no_zero_dims,
     one_dtype,
-    present,
     rule,
     same_dtype,
     same_shape,
@@ -26,7 +25,7 @@ from aclnn.core.checks import (
     size_is,
 )
 from aclnn.core.dtypes import DataType, float32
-from aclnn.core.operator import Call, Check, Kind, Operator, Parameter, Reduction, Shape, Sums, View
+from aclnn.core.operator import Call, Check, Kind, Operator, Parameter, Reduction, Shape, Sums, View, present
 from aclnn.core.products import A2_CLASS, CLASS_950
 from aclnn.execution import arrays
 from aclnn.formula import Real

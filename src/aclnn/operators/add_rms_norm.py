@@ -20,7 +20,6 @@ from aclnn.core.checks import (
     no_zero_dims,
     nothing_to_write,
     only_if,
-    present,
     same_dtype,
     same_shape,
     shape_is,
@@ -28,7 +27,7 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType, float32
-from aclnn.core.operator import Call, Check, Kind, Operator, Parameter, Reduction, Shape
+from aclnn.core.operator import Call, Check, Kind, Operator, Parameter, Reduction, Shape, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real

@@ -21,7 +21,6 @@ from aclnn.core.checks import (
     listing,
     on,
     only_if,
-    present,
     public_format,
     rule,
     same_dtype,
@@ -31,7 +30,7 @@ from aclnn.core.checks import (
     unless_empty,
 )
 from aclnn.core.dtypes import DataType, Format, float32
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Reduction, Shape, View
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Reduction, Shape, View, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.execution import arrays

@@ -10,14 +10,13 @@ from aclnn.core.checks import (
     floating,
     limited_dims,
     on,
-    present,
     public_format,
     real,
     rule,
     same_shape,
 )
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, in_place
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, in_place, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, expm1, where

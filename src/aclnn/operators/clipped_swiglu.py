@@ -16,7 +16,6 @@ from aclnn.core.checks import (
     limited_dims,
     nd_format,
     on,
-    present,
     rule,
     same_dtype,
     same_shape,
@@ -26,7 +25,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType, float32
 from aclnn.core.halves import even_size, half_of, half_shape
-from aclnn.core.operator import Call, Check, Columns, Elementwise, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Check, Columns, Elementwise, Kind, Operator, Parameter, present
 from aclnn.core.products import A2_CLASS, CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR as TILING
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID as INVALID

@@ -12,7 +12,6 @@ from aclnn.core.checks import (
     floating,
     limited_dims,
     only_if,
-    present,
     real,
     rule,
     same_dtype,
@@ -20,7 +19,7 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Check, Elementwise, Kind, Operator, Parameter, in_place
+from aclnn.core.operator import Call, Check, Elementwise, Kind, Operator, Parameter, in_place, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, exp, expm1, fitted, minimum, where

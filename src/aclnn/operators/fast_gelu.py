@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aclnn.core.checks import WITH_BFLOAT16, dtype_in, limited_dims, present, same_dtype, same_format, same_shape
+from aclnn.core.checks import WITH_BFLOAT16, dtype_in, limited_dims, same_dtype, same_format, same_shape
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, decimal, exp, fitted
@@ -35,9 +35,7 @@ def _forward_work(call: Call) -> Elementwise | None:
 
 
 def _work(call: Call) -> Elementwise | None:
-    if call["self"].size == 0:
-        return None
-    return Elementwise(fast_gelu_gradient, ("gradOutput", "self"), ("gradInput",))
+    return None if call["self"].size == 0 else Elementwise(fast_gelu_gradient, ("gradOutput", "self"), ("gradInput",))
 
 
 _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16)

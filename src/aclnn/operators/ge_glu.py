@@ -17,13 +17,12 @@ from aclnn.core.checks import (
     on,
     one_of,
     only_if,
-    present,
     rule,
     same_dtype,
     same_shape,
 )
 from aclnn.core.halves import even_size, half_of, half_shape, halves
-from aclnn.core.operator import Call, Check, Elementwise, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Check, Elementwise, Kind, Operator, Parameter, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, absolute, times, where

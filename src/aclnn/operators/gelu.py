@@ -17,7 +17,6 @@ from aclnn.core.checks import (
     limited_dims,
     listing,
     one_of,
-    present,
     promotable,
     promoted_dtype,
     public_format,
@@ -26,7 +25,7 @@ from aclnn.core.checks import (
     same_shape,
 )
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, Shape
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, Shape, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.promotion import promote
 from aclnn.execution import arrays

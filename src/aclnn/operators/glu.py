@@ -10,7 +10,6 @@ from aclnn.core.checks import (
     axis,
     dtype_in,
     limited_dims,
-    present,
     same_dtype,
     same_shape,
     some_dims,
@@ -18,7 +17,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType
 from aclnn.core.halves import even_size, half_of, half_shape, halves
-from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, absolute, times, where

@@ -18,7 +18,6 @@ from aclnn.core.checks import (
     limited_dims,
     listing,
     on,
-    present,
     public_format,
     rule,
     same_dtype,
@@ -28,7 +27,7 @@ from aclnn.core.checks import (
     size_is,
 )
 from aclnn.core.dtypes import DataType, Format, float32
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Reduction, Shape, Sums, View
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Reduction, Shape, Sums, View, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.operators.normalization import Masked, centred_norm, centred_norm_gradients, given

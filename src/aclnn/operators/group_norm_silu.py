@@ -18,13 +18,12 @@ from aclnn.core.checks import (
     extents,
     floating,
     one_dtype,
-    present,
     same_dtype,
     same_shape,
     shape_is,
 )
 from aclnn.core.dtypes import DataType, float32
-from aclnn.core.operator import Call, Kind, Library, Operator, Parameter, Reduction, Shape, View
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter, Reduction, Shape, View, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, exp

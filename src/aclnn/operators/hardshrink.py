@@ -11,14 +11,13 @@ from aclnn.core.checks import (
     floating,
     limited_dims,
     on,
-    present,
     promoted_and_broadcast,
     public_format,
     same_shape,
     unless_empty,
 )
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, absolute, where

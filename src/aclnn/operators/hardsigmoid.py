@@ -11,7 +11,6 @@ from aclnn.core.checks import (
     floating,
     holds_promotion,
     limited_dims,
-    present,
     promoted_and_broadcast,
     same_dtype,
     same_format,
@@ -19,7 +18,7 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Elementwise, Kind, Library, Operator, Parameter, in_place
+from aclnn.core.operator import Call, Elementwise, Kind, Library, Operator, Parameter, in_place, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, absolute, fitted, where

@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from aclnn.core.checks import (
-    WITH_BFLOAT16,
-    WITHOUT_BFLOAT16,
-    dtype_in,
-    floating,
-    limited_dims,
-    present,
-    same_dtype,
-    same_shape,
-)
-from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, in_place
+from aclnn.core.checks import WITH_BFLOAT16, WITHOUT_BFLOAT16, dtype_in, floating, limited_dims, same_dtype, same_shape
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, in_place, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, fitted, where

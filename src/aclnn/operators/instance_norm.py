@@ -12,7 +12,6 @@ from aclnn.core.checks import (
     dtype_in,
     limited_dims,
     one_of,
-    present,
     same_dtype,
     same_shape,
     shape_is,
@@ -20,7 +19,7 @@ from aclnn.core.checks import (
     with_code,
 )
 from aclnn.core.dtypes import DataType, float32
-from aclnn.core.operator import Call, Kind, Operator, Parameter, Reduction, Shape, View
+from aclnn.core.operator import Call, Kind, Operator, Parameter, Reduction, Shape, View, present
 from aclnn.core.products import Product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID
 from aclnn.execution import arrays

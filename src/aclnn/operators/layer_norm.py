@@ -19,7 +19,6 @@ from aclnn.core.checks import (
     limited_dims,
     on,
     one_dtype,
-    present,
     rule,
     same_dtype,
     same_shape,
@@ -36,6 +35,7 @@ from aclnn.core.operator import (
     Reduction,
     Shape,
     View,
+    present,
 )
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR

@@ -12,7 +12,6 @@ from aclnn.core.checks import (
     holds_promotion,
     limited_dims,
     only_if,
-    present,
     promoted_and_broadcast,
     real,
     rule,
@@ -20,7 +19,7 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, in_place
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, in_place, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, where

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from aclnn.core.checks import WITH_BFLOAT16, WITHOUT_BFLOAT16, dtype_in, floating, present, same_dtype, same_shape
-from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
+from aclnn.core.checks import WITH_BFLOAT16, WITHOUT_BFLOAT16, dtype_in, floating, same_dtype, same_shape
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, exp, fitted, log1pexp, where
@@ -39,9 +39,7 @@ def _forward_work(call: Call) -> Elementwise | None:
 
 
 def _work(call: Call) -> Elementwise | None:
-    if call["self"].size == 0:
-        return None
-    return Elementwise(log_sigmoid_gradient, ("gradOutput", "self"), ("gradInput",))
+    return None if call["self"].size == 0 else Elementwise(log_sigmoid_gradient, ("gradOutput", "self"), ("gradInput",))
 
 
 _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | dict.fromkeys(

@@ -11,12 +11,11 @@ from aclnn.core.checks import (
     dtype_in,
     floating,
     limited_dims,
-    present,
     promoted_and_broadcast,
     same_dtype,
     same_shape,
 )
-from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, in_place
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, in_place, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, exp, fitted, minimum, where

@@ -14,12 +14,11 @@ from aclnn.core.checks import (
     extents,
     floating,
     limited_dims,
-    present,
     rule,
     same_dtype,
     same_shape,
 )
-from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, PerChannel, Reduction, Sums, View
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, PerChannel, Reduction, Sums, View, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, where

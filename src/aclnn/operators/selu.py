@@ -6,17 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import (
-    WITH_BFLOAT16,
-    WITHOUT_BFLOAT16,
-    dtype_in,
-    present,
-    same_dtype,
-    same_shape,
-    where_supported,
-)
+from aclnn.core.checks import WITH_BFLOAT16, WITHOUT_BFLOAT16, dtype_in, same_dtype, same_shape, where_supported
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Elementwise, Kind, Library, Operator, Parameter, in_place
+from aclnn.core.operator import Call, Elementwise, Kind, Library, Operator, Parameter, in_place, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, decimal, expm1, fitted, where

@@ -10,13 +10,12 @@ from aclnn.core.checks import (
     dtype_in,
     holds_promotion,
     limited_dims,
-    present,
     promoted_and_broadcast,
     same_shape,
     where_supported,
 )
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, in_place
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, in_place, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, absolute, exp, fitted

@@ -15,13 +15,12 @@ from aclnn.core.checks import (
     limited_dims,
     on,
     only_if,
-    present,
     rule,
     same_dtype,
     same_shape,
 )
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Check, Elementwise, Kind, Operator, Parameter, Shape
+from aclnn.core.operator import Call, Check, Elementwise, Kind, Operator, Parameter, Shape, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, fitted, sigmoid

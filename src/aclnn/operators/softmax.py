@@ -15,14 +15,13 @@ from aclnn.core.checks import (
     each,
     floating,
     limited_dims,
-    present,
     same_dtype,
     same_shape,
     unless_empty,
     where_supported,
 )
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Check, Kind, Operator, Parameter, Reduction, Shape, View
+from aclnn.core.operator import Call, Check, Kind, Operator, Parameter, Reduction, Shape, View, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.promotion import is_integer
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR

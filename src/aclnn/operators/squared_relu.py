@@ -9,12 +9,11 @@ from aclnn.core.checks import (
     floating,
     limited_dims,
     nd_format,
-    present,
     same_dtype,
     same_shape,
     some_dims,
 )
-from aclnn.core.operator import Elementwise, Kind, Operator, Parameter
+from aclnn.core.operator import Elementwise, Kind, Operator, Parameter, present
 from aclnn.core.products import A2_CLASS, CLASS_950
 from aclnn.execution import arrays
 from aclnn.formula import Real, where

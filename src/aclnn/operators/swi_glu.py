@@ -14,14 +14,13 @@ from aclnn.core.checks import (
     limited_dims,
     nd_format,
     on,
-    present,
     rule,
     same_dtype,
     same_shape,
     some_dims,
 )
 from aclnn.core.halves import even_size, half_of, half_shape, halves
-from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
 from aclnn.execution import arrays

@@ -8,13 +8,12 @@ from aclnn.core.checks import (
     dtype_in,
     floating,
     limited_dims,
-    present,
     real,
     same_dtype,
     same_shape,
 )
 from aclnn.core.dtypes import DataType, float32
-from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Elementwise, Kind, Operator, Parameter, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Gradient, Real, exp, fitted, where

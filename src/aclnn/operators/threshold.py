@@ -14,7 +14,6 @@ from aclnn.core.checks import (
     castable_from,
     dtype_in,
     limited_dims,
-    present,
     promoted_and_broadcast,
     real,
     rule,
@@ -24,7 +23,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Elementwise, Kind, Library, Operator, Parameter, in_place
+from aclnn.core.operator import Call, Elementwise, Kind, Library, Operator, Parameter, in_place, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
 from aclnn.formula import Real, where

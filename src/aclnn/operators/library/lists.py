@@ -85,11 +85,9 @@ def of_same_shape(first: str) -> Violation:
 
     def violation(call: Call, name: str, at: int) -> str | None:
         expected, got = call[first][at].shape, call[name][at].shape
-        return (
-            None
-            if got == expected
-            else f"expected shape {extents(expected)} (that of {first}[{at}]), got {extents(got)}"
-        )
+        if got == expected:
+            return None
+        return f"expected shape {extents(expected)} (that of {first}[{at}]), got {extents(got)}"
 
     return violation
 
@@ -112,10 +110,8 @@ def as_many(first: str, names: tuple[str, ...], code: int = ACLNN_ERR_PARAM_INVA
     def violation(call: Call) -> str | None:
         expected = len(call[first])
         name = next((name for name in names if len(call[name]) != expected), None)
-        return (
-            None
-            if name is None
-            else f"{name}: expected {expected} elements (as many as {first}), got {len(call[name])}"
-        )
+        if name is None:
+            return None
+        return f"{name}: expected {expected} elements (as many as {first}), got {len(call[name])}"
 
     return rule(f"as many as in {first}: {', '.join(names)}", violation, code)

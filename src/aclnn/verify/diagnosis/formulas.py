@@ -488,11 +488,9 @@ def _fit(searched: Evidence, struck: Array, at: _At, starts: tuple[float, ...]) 
         if np.all(np.abs(change) <= 1e-10 * np.abs(values)):
             break
     kept = tuple(float(value) for value in values)
-    return (
-        None
-        if kept == starts
-        else tuple(_short_decimal(value, start) for value, start in zip(kept, starts, strict=True))
-    )
+    if kept == starts:
+        return None
+    return tuple(_short_decimal(value, start) for value, start in zip(kept, starts, strict=True))
 
 
 def _short_decimal(value: float, start: float) -> float:

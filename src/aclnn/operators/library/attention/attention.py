@@ -21,7 +21,6 @@ from aclnn.core.checks import (
     floating,
     listing,
     one_of,
-    present,
     public_format,
     restricted,
     rule,
@@ -31,7 +30,7 @@ from aclnn.core.checks import (
     value_is,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, present
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import (
     ACLNN_ERR_INNER_NULLPTR,

@@ -16,7 +16,6 @@ from aclnn.core.checks import (
     listing,
     not_empty,
     one_of,
-    present,
     public_format,
     restricted,
     rule,
@@ -27,7 +26,7 @@ from aclnn.core.checks import (
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, present
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import MODERN, attribute, optional_in, support, tensor_in, tensor_out
@@ -40,7 +39,6 @@ _MOST_HEADS, _MOST_COLUMNS, _UNIT = 256, 768, 64
 _MOST_PARTS, _MOST_OF_PARTS, _STEP = (128, 16), 512, 8
 """Limits of ``aclnnAttentionUpdate``: tensors in a list, before and on Ascend 950; columns, and their divisor."""
 _LENGTHS, _LAYOUT, _SOFTMAX_LAYOUT = "actualSeqQlenOptional", "inputLayoutOptional", "inputSoftmaxLayoutOptional"
-_OUTPUTS = ("prevAttnOut", "curAttnOut", "attnOutOut")
 _STATISTICS = ("prevSoftmaxMax", "prevSoftmaxSum", "curSoftmaxMax", "curSoftmaxSum", "softmaxMaxOut", "softmaxSumOut")
 _GIVEN = ("prevAttnOut", *_STATISTICS[:2], "curAttnOut", *_STATISTICS[2:4], "attnOutOut", *_STATISTICS[4:])
 

@@ -16,7 +16,6 @@ from aclnn.core.checks import (
     has_zero,
     null,
     one_of,
-    present,
     restricted,
     rule,
     same_dtype,
@@ -27,7 +26,7 @@ from aclnn.core.checks import (
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Parameter, present
 from aclnn.core.products import A2_CLASS
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
 from aclnn.operators.library.attention.sequences import PACKED, SAMPLES, token_rows

@@ -17,7 +17,6 @@ from aclnn.core.checks import (
     extents,
     has_zero,
     one_of,
-    present,
     rule,
     same_dtype,
     shape_is,
@@ -25,7 +24,7 @@ from aclnn.core.checks import (
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Parameter, Shape
+from aclnn.core.operator import Call, Check, Kind, Library, Parameter, Shape, present
 from aclnn.core.products import A2_CLASS
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
 from aclnn.operators.library.attention.sequences import PACKED, PAGES, SAMPLES, token_rows
@@ -344,7 +343,6 @@ OPERATORS = (
             ),
         ),
         (
-            present("query", "key", "value", "inputLayout", *_OUTPUTS),
             *unless_empty(
                 _OUTPUTS,
                 one_of("inputLayout", PACKED),

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dims_between, dtype_in, extents, one_of, present, rule, same_dtype, same_shape, with_code
+from aclnn.core.checks import dims_between, dtype_in, extents, one_of, rule, same_dtype, same_shape, with_code
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Parameter, present
 from aclnn.core.products import Product
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
 from aclnn.operators.library.common import attribute, declared, tensor_in, tensor_out

@@ -13,7 +13,6 @@ from aclnn.core.checks import (
     extents,
     not_empty,
     nothing_to_write,
-    present,
     public_format,
     rule,
     same_dtype,
@@ -24,7 +23,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import float32
-from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter, present
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID
 from aclnn.operators.library.common import MODERN, expect_within, optional_in, support, tensor_in, tensor_out

@@ -28,7 +28,7 @@ from aclnn.operators.library.common import attribute, optional_in, support, tens
 
 Array = np.ndarray[Any, Any]
 _HALVES = (D.FLOAT16, D.BF16)
-_KEYS, _VALUES, _MASK = ("key1", "key2"), ("value1", "value2"), "attenMaskOptional"
+_MASK = "attenMaskOptional"
 _COPIES = 8
 """Number of copies of a row's statistic."""
 _MASKED = np.finfo(np.float32).min

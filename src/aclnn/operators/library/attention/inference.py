@@ -24,7 +24,6 @@ from aclnn.core.checks import (
     on,
     one_of,
     only_if,
-    present,
     public_format,
     rule,
     same_dtype,
@@ -33,7 +32,7 @@ from aclnn.core.checks import (
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import (
     ACLNN_ERR_INNER_NULLPTR,
@@ -499,11 +498,9 @@ def _mask_shape(call: Call) -> str | None:
         if is_single:
             expected.insert(0, (samples, columns))
         fits = any(_covers(got, shape) for shape in expected)
-    return (
-        None
-        if fits
-        else f"{_MASK}: expected shape {listing(dict.fromkeys(map(extents, expected)))}, got {extents(got)}"
-    )
+    if fits:
+        return None
+    return f"{_MASK}: expected shape {listing(dict.fromkeys(map(extents, expected)))}, got {extents(got)}"
 
 
 def _covers(got: Shape, shape: Shape) -> bool:

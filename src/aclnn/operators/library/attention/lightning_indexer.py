@@ -14,7 +14,6 @@ from aclnn.core.checks import (
     generated,
     nothing_to_write,
     one_of,
-    present,
     restricted,
     rule,
     same_dtype,
@@ -25,7 +24,7 @@ from aclnn.core.checks import (
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Library, Operator
+from aclnn.core.operator import Call, Kind, Library, Operator, present
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
 from aclnn.operators.library.attention.sequences import (

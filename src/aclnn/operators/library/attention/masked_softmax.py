@@ -15,7 +15,6 @@ from aclnn.core.checks import (
     generated,
     no_zero_dims,
     one_of,
-    present,
     rule,
     same_dtype,
     same_shape,
@@ -75,7 +74,6 @@ def _few_scores(of: str) -> Check:
 def _checks(scores: tuple[str, ...], out: str) -> tuple[Check, ...]:
     first, *others = scores
     return (
-        present(*scores, "mask", out),
         dtype_in(FLOATING, first),
         dtype_in({D.BOOL}, "mask"),
         *(same_dtype(name, first) for name in (*others, out)),

@@ -21,7 +21,6 @@ from aclnn.core.checks import (
     not_empty,
     null,
     on,
-    present,
     public_format,
     restricted,
     rule,
@@ -32,7 +31,7 @@ from aclnn.core.checks import (
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
 from aclnn.operators.library.common import (
@@ -532,7 +531,6 @@ OPERATORS = (
         ),
         support=support(FLOATING, MODERN),
         checks=(
-            present("positions", "queryIn", "keyIn", "cosSinCache", "queryOut", "keyOut"),
             dtype_in((D.INT64,), "positions"),
             dtype_in(floating, "queryIn"),
             *(same_dtype(name, "queryIn") for name in ("keyIn", "cosSinCache", "queryOut", "keyOut")),

@@ -12,7 +12,6 @@ from aclnn.core.checks import (
     dtype_in,
     extents,
     one_of,
-    present,
     rule,
     same_dtype,
     same_shape,
@@ -21,7 +20,7 @@ from aclnn.core.checks import (
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Parameter, present
 from aclnn.core.products import Product
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
 from aclnn.operators.library.attention.sequences import PACKED, token_rows
@@ -251,7 +250,6 @@ OPERATORS = (
             *(tensor_out(out, f"the gradient with respect to {of}", const=True) for out, of in _GRADIENTS.items()),
         ),
         (
-            present("query", "key", "value", *_BACKWARD_INPUTS, _NUMBERS, "inputLayout", *_GRADIENTS),
             *unless_empty(
                 ("query",),
                 *_types((*_BACKWARD_INPUTS[:2], *_GRADIENTS), ("softmaxMax", "softmaxSum")),

@@ -14,7 +14,6 @@ from aclnn.core.checks import (
     has_zero,
     listing,
     one_of,
-    present,
     rule,
     same_dtype,
     shape_is,
@@ -23,7 +22,7 @@ from aclnn.core.checks import (
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Library, Parameter
+from aclnn.core.operator import Call, Kind, Library, Parameter, present
 from aclnn.core.products import A2_CLASS
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
 from aclnn.operators.library.attention.sequences import PAGES, token_rows

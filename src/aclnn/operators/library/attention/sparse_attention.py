@@ -22,7 +22,6 @@ from aclnn.core.checks import (
     on,
     one_of,
     only_if,
-    present,
     restricted,
     rule,
     same_dtype,
@@ -33,7 +32,7 @@ from aclnn.core.checks import (
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, present
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import (
     ACLNN_ERR_INNER_TILING_ERROR,

@@ -197,11 +197,9 @@ def _a_grid(call: Call) -> str | None:
     for name in ("featmap_size", "strides"):
         if len(call[name]) != 2 or min(call[name]) < 1:
             return f"{name}: expected 2 numbers above 0, got {extents(call[name])}"
-    return (
-        None
-        if call["num_base_anchors"] >= 1
-        else f"num_base_anchors: expected 1 or more, got {call['num_base_anchors']}"
-    )
+    if call["num_base_anchors"] >= 1:
+        return None
+    return f"num_base_anchors: expected 1 or more, got {call['num_base_anchors']}"
 
 
 _LEAST = 1e-6

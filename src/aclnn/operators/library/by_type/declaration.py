@@ -6,9 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aclnn.core.checks import present
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Check, Kind, Operator, Parameter
+from aclnn.core.operator import Check, Kind, Operator, Parameter, present
 from aclnn.operators.library.common import MODERN, library_operator
 
 FLOATS = (D.FLOAT, D.FLOAT16)

@@ -16,7 +16,6 @@ from aclnn.core.checks import (
     dtype_in,
     extents,
     limited_dims,
-    present,
     rule,
     same_dtype,
     shape_is,
@@ -24,7 +23,7 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter, present
 from aclnn.operators.library.by_type.declaration import plain_attribute, typed
 from aclnn.operators.library.common import (
     MODERN,

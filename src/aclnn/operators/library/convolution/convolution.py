@@ -26,7 +26,6 @@ from aclnn.core.checks import (
     format_of_rank,
     listing,
     on,
-    present,
     restricted,
     rule,
     same_dtype,
@@ -34,7 +33,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, present
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import (
@@ -426,7 +425,6 @@ def _columns(
         ),
         support=support((*FLOATING, *more_on_950)),
         checks=(
-            present(given, *arrays, out),
             dtype_in(on_950(more_on_950, FLOATING), given),
             same_dtype(out, given),
             rule(f"pairs of numbers: {', '.join(arrays)}", _pairs),

@@ -23,7 +23,6 @@ from aclnn.core.checks import (
     format_is,
     on,
     one_of,
-    present,
     rule,
     same_dtype,
     same_format,
@@ -33,7 +32,7 @@ from aclnn.core.checks import (
     with_code,
 )
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import Call, Check, Kind, Library
+from aclnn.core.operator import Call, Check, Kind, Library, present
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID
 from aclnn.operators.library.common import MODERN, attribute, declared, optional_in, tensor_in, tensor_out

@@ -15,7 +15,6 @@ from aclnn.core.checks import (
     fits,
     floating,
     format_of_rank,
-    present,
     rule,
     same_dtype,
     shape_is,
@@ -92,7 +91,6 @@ _OPERATOR = declared(
         CUBE,
     ),
     (
-        present("self", "weight", "kernelSize", "stride", "padding", "dilation", "out"),
         dtype_in(floating, "self", "weight", "out"),
         *(same_dtype(name, "self") for name in ("weight", "out", "bias")),
         dims_between(4, 4, "self", "weight", "out"),

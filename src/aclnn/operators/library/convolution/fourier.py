@@ -16,7 +16,6 @@ from aclnn.core.checks import (
     each,
     format_is,
     one_of,
-    present,
     rule,
     same_dtype,
     shape_is,
@@ -25,7 +24,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import Call, Check, Kind, Library
+from aclnn.core.operator import Call, Check, Kind, Library, present
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID
 from aclnn.operators.library.common import COMPLEX, attribute, declared, optional_in, tensor_in, tensor_out
 
@@ -172,7 +171,6 @@ OPERATORS = (
                 attribute("returnComplex", Kind.BOOL, "whether out is complex"),
             ),
             (
-                present("self", "out"),
                 dtype_in(_TAKEN, "self"),
                 same_dtype("windowOptional", "self"),
                 each("data type of this result", ("out",), _result_dtype),

@@ -15,7 +15,6 @@ from aclnn.core.checks import (
     each,
     floating,
     format_is,
-    present,
     rule,
     same_dtype,
     same_shape,
@@ -122,7 +121,6 @@ OPERATORS = (
             "Convolution of sequences whose first dimension is time.",
             (tensor_in("self", "(time, samples, channels)"), _WEIGHT, _BIAS, _PAD, tensor_out(), CUBE),
             (
-                present("self", "weight", "bias", "out"),
                 *_alike("weight", "bias", "out")("self"),
                 dims_between(3, 3, "self", "weight", "out"),
                 dims_between(1, 1, "bias"),
@@ -156,7 +154,6 @@ OPERATORS = (
                 tensor_out("gradBias", "the gradient with respect to bias"),
             ),
             (
-                present("self", "input", "weight", "bias", *_GRADIENTS),
                 *_alike("input", "weight", "bias", *_GRADIENTS)("self"),
                 dims_between(3, 3, "self", "input", "weight"),
                 dims_between(1, 1, "bias"),

@@ -23,7 +23,6 @@ from aclnn.core.checks import (
     fits,
     floating,
     limited_dims,
-    present,
     public_format,
     rule,
     same_dtype,
@@ -36,7 +35,7 @@ from aclnn.core.checks import (
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, camel
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, camel, present
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID
 from aclnn.operators.library.common import (
@@ -353,7 +352,6 @@ def _rrelu(prefix: str, x: str, out: str) -> Operator:
         ),
         support=support(FLOATING, WITH_TRAINING),
         checks=(
-            present(x, "noise", "lower", "upper", *((out,) if own else ())),
             dtype_in(floating, x),
             dtype_in(_SLOPES, "lower", "upper"),
             *((same_dtype(out, x),) if own else ()),
@@ -554,7 +552,6 @@ _DROPOUT_GRADIENT = library_operator(
         tensor_out(),
     ),
     (
-        present("gradOutput", "mask", "out"),
         dtype_in(floating, "gradOutput"),
         castable_from(lambda call: call["gradOutput"].dtype, "out"),
         _uint8("mask"),
@@ -663,7 +660,6 @@ OPERATORS = (
         "Apply a dropout mask.",
         (tensor_in("self", "x"), tensor_in("mask", "the mask, one bit per element; UINT8"), _PROBABILITY, tensor_out()),
         (
-            present("self", "mask", "out"),
             dtype_in(floating, "self"),
             castable_from(lambda call: call["self"].dtype, "out"),
             _uint8("mask"),

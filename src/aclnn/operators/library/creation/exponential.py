@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import FLOATING, dims_between, dtype_in, limited_dims, present, rule
+from aclnn.core.checks import FLOATING, dims_between, dtype_in, limited_dims, rule
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library
 from aclnn.core.products import CLASS_950
@@ -85,7 +85,6 @@ OPERATORS = (
             attribute("lambd", Kind.DOUBLE, "the rate of the distribution"),
         ),
         (
-            present("self", "seedTensor", "offsetTensor"),
             dtype_in(FLOATING, "self"),
             dtype_in({D.INT64}, "seedTensor", "offsetTensor"),
             rule("positive: lambd", _rate),

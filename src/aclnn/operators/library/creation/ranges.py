@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import FLOATING, dtype_in, extents, finite, present, real, rule, where_supported
+from aclnn.core.checks import FLOATING, dtype_in, extents, finite, real, rule, where_supported
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
@@ -108,7 +108,6 @@ OPERATORS = (
             ),
             support=support(_DTYPES),
             checks=(
-                present("start", "end", "step", "out"),
                 dtype_in(where_supported(_DTYPES), "out"),
                 real(*_LIMITS),
                 finite(*_LIMITS),
@@ -134,7 +133,6 @@ OPERATORS = (
         ),
         support=support(_SPACED),
         checks=(
-            present("start", "end", "out"),
             dtype_in(_spaced_types, "out"),
             real("start", "end"),
             rule("as many as steps: out", _as_many_as_steps),
@@ -153,7 +151,6 @@ OPERATORS = (
             tensor_out("result", const=True),
         ),
         (
-            present("start", "end", "result"),
             dtype_in(where_supported(_POWERS), "result"),
             rule(
                 "above 0: base",
@@ -178,7 +175,6 @@ OPERATORS = (
             tensor_out(),
         ),
         (
-            present("out"),
             dtype_in(where_supported(_ONES), "out"),
             rule(
                 "n by m: out",

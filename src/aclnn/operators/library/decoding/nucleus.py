@@ -16,7 +16,6 @@ from aclnn.core.checks import (
     generated,
     null,
     only_if,
-    present,
     public_format,
     rule,
     same_dtype,
@@ -26,7 +25,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import float32
-from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter, present
 from aclnn.core.products import A2_CLASS
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import (

@@ -18,7 +18,6 @@ from aclnn.core.checks import (
     null,
     one_of,
     only_if,
-    present,
     restricted,
     rule,
     same_dtype,
@@ -294,7 +293,6 @@ OPERATORS = (
         ),
         support=dict.fromkeys(A2_CLASS, frozenset(_NARROW)) | dict.fromkeys(CLASS_950, frozenset(_TYPES)),
         checks=(
-            present("key", "keyCacheRef", "slotMapping", "value", "valueCacheRef"),
             *_unless_nothing_to_do(
                 dims_between(3, 4, "key"),
                 value_is("0, 3 or 4 dimensions", lambda got: len(got) in (0, 3, 4), "value"),
@@ -384,7 +382,6 @@ OPERATORS = (
         ),
         support=dict.fromkeys(A2_CLASS, frozenset(_HALVES)),
         checks=(
-            present(*_GIVEN, _QUERY, *_CACHES, "qkvSize", "headNums"),
             dtype_in(_HALVES, "qkv"),
             *(same_dtype(name, "qkv") for name in (*_GIVEN[1:5], _QUERY, *_BEFORE)),
             dtype_in({D.INT64}, "index"),

@@ -17,7 +17,6 @@ from aclnn.core.checks import (
     each,
     extents,
     null,
-    present,
     public_format,
     rule,
     same_dtype,
@@ -25,7 +24,7 @@ from aclnn.core.checks import (
     shown,
     where_supported,
 )
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape, present
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import attribute, optional_in, support, tensor_in, tensor_out

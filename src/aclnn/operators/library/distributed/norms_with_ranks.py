@@ -17,7 +17,6 @@ from aclnn.core.checks import (
     has_zero,
     listing,
     one_of,
-    present,
     public_format,
     rule,
     same_dtype,
@@ -28,7 +27,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import float32
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, present
 from aclnn.core.products import Product
 from aclnn.operators.library.common import attribute, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.distributed.products_with_ranks import (

@@ -23,7 +23,6 @@ from aclnn.core.checks import (
     null,
     on,
     one_of,
-    present,
     public_format,
     rule,
     same_dtype,
@@ -35,7 +34,7 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import (
     ACLNN_ERR_INNER_NULLPTR,

@@ -20,7 +20,6 @@ from aclnn.core.checks import (
     not_empty,
     on,
     one_of,
-    present,
     public_format,
     rule,
     same_dtype,
@@ -31,7 +30,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape, present
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
 from aclnn.operators.library.common import attribute, optional_in, support, tensor_in, tensor_out

@@ -17,7 +17,6 @@ from aclnn.core.checks import (
     limited_dims,
     on,
     one_of,
-    present,
     public_format,
     rule,
     same_shape,
@@ -25,7 +24,7 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Work
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Work, present
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.promotion import castable, is_floating, is_integer
 from aclnn.operators.library.common import (
@@ -172,7 +171,6 @@ def _additive(
             f"{title} two tensors.",
             (_SELF, _OTHER, _ALPHA, _OUT),
             (
-                present("self", "other", "alpha", "out"),
                 *types("self", "out"),
                 limited_dims("self", "other"),
                 *_shapes("out", "self"),
@@ -189,7 +187,6 @@ def _additive(
             f"{title} two tensors, into the first.",
             (first, _OTHER, _ALPHA),
             (
-                present("selfRef", "other", "alpha"),
                 *_shapes("selfRef", "selfRef"),
                 *types("selfRef", "selfRef"),
                 limited_dims("selfRef", "other"),
@@ -205,7 +202,7 @@ def _additive(
             f"out = self {symbol} alpha * other",
             f"{title} a tensor and a scalar.",
             (_SELF, _NUMBER, _ALPHA, _OUT),
-            (present("self", "other", "alpha", "out"), *scalar_checks("self", "out"), same_shape("out", "self")),
+            (*scalar_checks("self", "out"), same_shape("out", "self")),
             function,
             header=name,
             fills=True,
@@ -216,7 +213,7 @@ def _additive(
             f"selfRef = selfRef {symbol} alpha * other",
             f"{title} a tensor and a scalar, into the tensor.",
             (first, _NUMBER, _ALPHA),
-            (present("selfRef", "other", "alpha"), *scalar_checks("selfRef", "selfRef")),
+            scalar_checks("selfRef", "selfRef"),
             function,
             header=name,
             fills=True,
@@ -244,7 +241,7 @@ def _rectified(form: Form) -> Operator:
         form.parameters(_OTHER, replace(_ALPHA, c_type="aclScalar *"), result=_OUT),
         (present(*form.names), *shapes, present("alpha"), *types, limited_dims(form.first))
         if form.in_place
-        else (present("self", "other", "alpha", "out"), *types, limited_dims("self", "other"), *shapes),
+        else (*types, limited_dims("self", "other"), *shapes),
         lambda self, other, alpha: np.maximum(_sum(self, other, alpha), 0),
         header="add_relu",
         dtype=dtype,
@@ -264,7 +261,6 @@ def _multiplicative() -> tuple[Operator, ...]:
             "Multiply two tensors.",
             (_SELF, _OTHER, _OUT),
             (
-                present("self", "other", "out"),
                 dtype_in(_TAKEN, "self", "other", "out"),
                 castable_from(_of_tensors("self"), "out"),
                 limited_dims("self", "other"),
@@ -280,7 +276,6 @@ def _multiplicative() -> tuple[Operator, ...]:
             "Multiply two tensors, into the first.",
             (replaced(), _OTHER),
             (
-                present("selfRef", "other"),
                 dtype_in(_TAKEN, "selfRef", "other"),
                 castable_from(_of_tensors("selfRef"), "selfRef"),
                 *_shapes("selfRef", "selfRef"),
@@ -296,7 +291,6 @@ def _multiplicative() -> tuple[Operator, ...]:
             "Multiply a tensor by a scalar.",
             (_SELF, _NUMBER, _OUT),
             (
-                present("self", "other", "out"),
                 dtype_in(_TAKEN, "self", "out"),
                 *scalar_types("self", "out"),
                 same_shape("out", "self"),
@@ -312,7 +306,6 @@ def _multiplicative() -> tuple[Operator, ...]:
             "Multiply a tensor by a scalar, into the tensor.",
             (replaced(), _NUMBER),
             (
-                present("selfRef", "other"),
                 dtype_in(_TAKEN, "selfRef"),
                 *scalar_types("selfRef", "selfRef"),
                 limited_dims("selfRef"),
@@ -355,7 +348,6 @@ def _divisive() -> tuple[Operator, ...]:
             "Divide two tensors; integers in float32.",
             (_SELF, _OTHER, _OUT),
             (
-                present("self", "other", "out"),
                 limited_dims("self", "other"),
                 *_shapes("out", "self"),
                 *tensors("self", "out", "out"),
@@ -371,7 +363,6 @@ def _divisive() -> tuple[Operator, ...]:
             "Divide two tensors, into the first.",
             (replaced(), _OTHER),
             (
-                present("selfRef", "other"),
                 limited_dims("selfRef", "other"),
                 *_shapes("selfRef", "selfRef"),
                 *tensors("selfRef", "selfRef"),
@@ -386,7 +377,7 @@ def _divisive() -> tuple[Operator, ...]:
             "out = self / other",
             "Divide a tensor by a scalar; integers in float32.",
             (_SELF, _NUMBER, _OUT),
-            (present("self", "other", "out"), *scalars("self", "out", same_shape("out", "self"))),
+            scalars("self", "out", same_shape("out", "self")),
             np.true_divide,
             header="div",
             dtype=_wide(_quotient(_with_scalar("self", "out"))),
@@ -397,7 +388,7 @@ def _divisive() -> tuple[Operator, ...]:
             "selfRef = selfRef / other",
             "Divide a tensor by a scalar, into the tensor.",
             (replaced(), _NUMBER),
-            (present("selfRef", "other"), *scalars("selfRef", "selfRef")),
+            scalars("selfRef", "selfRef"),
             np.true_divide,
             header="div",
             dtype=_wide(_quotient(_with_scalar("selfRef", "selfRef"))),
@@ -452,7 +443,6 @@ def _powers() -> tuple[Operator, ...]:
             form.summary("Raise a tensor to the powers in another tensor."),
             form.parameters(exponent, result=_OUT),
             (
-                present(*tensors, form.out),
                 dtype_in(_TAKEN, *tensors, form.out),
                 _no_truths(*tensors),
                 castable_from(lambda call: promoted(call, *tensors), form.out),
@@ -471,7 +461,7 @@ def _powers() -> tuple[Operator, ...]:
             "out = self^exponent",
             "Raise a tensor to a power.",
             (base, number, _OUT),
-            (present("self", "exponent", "out"), *with_number("self", "out"), same_shape("out", "self")),
+            (*with_number("self", "out"), same_shape("out", "self")),
             power,
             header="pow",
             dtype=_wide(_with_scalar("self", "out", "exponent")),
@@ -481,7 +471,7 @@ def _powers() -> tuple[Operator, ...]:
             "selfRef = selfRef^exponent",
             "Raise a tensor to a power, in place.",
             (tensor_out("selfRef", "the base, replaced by the result"), number),
-            (present("selfRef", "exponent"), *with_number("selfRef", "selfRef")),
+            with_number("selfRef", "selfRef"),
             power,
             header="pow",
             dtype=_wide(_with_scalar("selfRef", "selfRef", "exponent")),
@@ -492,7 +482,6 @@ def _powers() -> tuple[Operator, ...]:
             "Raise a number to the powers in a tensor.",
             (scalar("self", "the base"), exponent, _OUT),
             (
-                present("self", "exponent", "out"),
                 dtype_in(_TAKEN, "self", "exponent"),
                 _no_truths("self", "exponent"),
                 castable_from(_with_scalar("exponent", "out", "self"), "out"),
@@ -533,7 +522,6 @@ def _real(
         form.summary(summary.replace("self", first)),
         form.parameters(other, result=_OUT),
         (
-            present(*form.names),
             dtype_in(where_supported(dtypes), *form.names),
             castable_from(_with_scalar(first, out) if has_number else dtype, out),
             limited_dims(first, *(() if has_number else ("other",))),
@@ -636,7 +624,6 @@ def _quotients(name: str, kind: str, other: Parameter, form: Form, fixed: int | 
         parameters=form.parameters(other, *(() if down else _MODE), result=_OUT),
         support=support(dtypes),
         checks=(
-            present(*form.names),
             dtype_in(where_supported(dtypes), first, "other"),
             limited_dims(*tensors[: 1 if has_number else 2]),
             *(_shapes(out, first) if not has_number else () if form.in_place else (same_shape(out, first),)),
@@ -662,7 +649,6 @@ OPERATORS = (
         "Subtract a tensor from another tensor.",
         (_SELF, _OTHER, _SUBTRACTED, _OUT),
         (
-            present("self", "other", "alpha", "out"),
             dtype_in(where_supported(_SIGNED), "self", "other"),
             _alpha(_of_tensors("self")),
             castable_from(_of_tensors("self"), "out"),
@@ -682,7 +668,6 @@ OPERATORS = (
             f"Add multiples of a tensor to a number{words}.",
             (scalar(number, "the number"), tensor, _ALPHA, *((_OUT,) if out == "out" else ())),
             (
-                present(number, "other", "alpha", *(("out",) if out == "out" else ())),
                 dtype_in(where_supported(_V3), "other"),
                 _alpha(_type_v3(number, out)),
                 castable_from(_type_v3(number, out), out),
@@ -713,7 +698,6 @@ OPERATORS = (
         "Subtract a tensor from a number.",
         (_SELF, _NUMBER, _SUBTRACTED, _OUT),
         (
-            present("self", "other", "alpha", "out"),
             dtype_in(where_supported(_SIGNED), "self", "other"),
             _alpha(_with_scalar("self", "out")),
             castable_from(_with_scalar("self", "out"), "out"),
@@ -757,7 +741,6 @@ OPERATORS = (
         "Remainders of a number divided by a tensor, with the divisor's sign.",
         (scalar("self", "the first operand"), _OTHER, _OUT),
         (
-            present("self", "other", "out"),
             dtype_in(where_supported(_QUOTED), "self", "other", "out"),
             castable_from(_with_scalar("other", "out", "self"), "out"),
             limited_dims("other"),

@@ -12,7 +12,6 @@ from aclnn.core.checks import (
     castable_from,
     dtype_in,
     limited_dims,
-    present,
     promotable,
     public_format,
     same_shape,
@@ -57,7 +56,6 @@ def _of_tensors(name: str, symbol: str, words: str, function: Callable[[Any, Any
         form.summary(f"{words} of the bits of two tensors."),
         form.parameters(_OTHER, result=_OUT, const=name == "and"),
         (
-            present(*form.names),
             dtype_in(_TENSORS[name], first, "other"),
             promotable(first, "other"),
             castable_from(form.promoted, out),
@@ -92,7 +90,6 @@ def _with_number(name: str, symbol: str, words: str, function: Callable[[Any, An
         form.summary(f"{words} of the bits of a tensor and a number."),
         form.parameters(_NUMBER, result=_OUT, const=name == "and"),
         (
-            present(*form.names),
             dtype_in(_NUMBERS[name], first, "other"),
             # Any pair with the exclusive or's types: before Ascend 950 it has no unsigned integers.
             *([] if name == "xor" else [scalar_promotes(possible, first)]),

@@ -16,7 +16,6 @@ from aclnn.core.checks import (
     dtype_in,
     limited_dims,
     only_if,
-    present,
     promotable,
     rule,
     same_dtype,
@@ -107,7 +106,6 @@ def _with_scalar(
             form.summary(summary),
             form.parameters(_NUMBER, result=_OUT, const=const),
             (
-                present(*form.names),
                 dtype_in(dtypes, first, "other"),
                 *([] if form.in_place else [dtype_in(results, out)]),
                 *([scalar_promotes(dtype, first)] if set(UNSIGNED) & set(taken) else []),
@@ -148,7 +146,6 @@ def _with_tensor(
             form.summary(summary),
             form.parameters(_OTHER, result=_OUT, const=const),
             (
-                present(*form.names),
                 dtype_in(taken, first, "other"),
                 *([] if form.in_place else [dtype_in(results, out)]),
                 promotable(first, "other"),
@@ -176,7 +173,6 @@ def _unequal() -> Iterator[Operator]:
             form.summary("Compare two tensors: not equal."),
             form.parameters(_OTHER, result=_OUT),
             (
-                present(*form.names),
                 *_where_not_empty(
                     first,
                     dtype_in(_UNEQUAL, *form.names),
@@ -206,7 +202,6 @@ def _logical(
             form.summary(summary),
             form.parameters(_OTHER, result=_OUT),
             (
-                present(*form.names),
                 dtype_in(where_supported(NUMBERS), first, "other"),
                 *([] if results is None or form.in_place else [dtype_in(results, out)]),
                 limited_dims(first, "other"),
@@ -244,7 +239,6 @@ def _predicate(
         summary,
         (_SELF, _OUT),
         (
-            present("self", "out"),
             dtype_in(where_supported(dtypes), "self"),
             dtype_in(where_supported(results), "out") if results else _BOOLEAN,
             *with_code(too_many_dims, limited_dims("self")),
@@ -300,7 +294,6 @@ def _is_in(
             _OUT,
         ),
         (
-            present(element.name, tested.name, "out"),
             dtype_in(where_supported(_FOUND), element.name, tested.name),
             _BOOLEAN,
             limited_dims(tensor),
@@ -407,7 +400,6 @@ OPERATORS = (
             _OUT,
         ),
         (
-            present("self", "other", "out"),
             dtype_in(where_supported(REAL), "self"),
             same_dtype("other", "self"),
             _BOOLEAN,
@@ -426,7 +418,6 @@ OPERATORS = (
         "Test whether two tensors are equal.",
         (_SELF, _OTHER, tensor_out("out", "true or false, one element")),
         (
-            present("self", "other", "out"),
             dtype_in(where_supported((*REAL, *UNSIGNED)), "self", "other"),
             _BOOLEAN,
             limited_dims("self", "other"),

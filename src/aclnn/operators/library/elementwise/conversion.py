@@ -18,7 +18,6 @@ from aclnn.core.checks import (
     extents,
     limited_dims,
     listing,
-    present,
     promotable,
     public_format,
     restricted,
@@ -150,7 +149,6 @@ def _triangle(name: str, words: str, function: Callable[..., Any], is_in_place: 
         f"Keep the part of matrices {words} a diagonal{', in place' if is_in_place else ''}.",
         (_REPLACED if is_in_place else tensor_in("self", "the matrices"), diagonal, *out),
         (
-            present(first, *(p.name for p in out)),
             dtype_in(on_950((D.COMPLEX64,), _TRIANGULAR), first),
             *(() if is_in_place else (same_dtype("out", "self"),)),
             public_format(first),
@@ -177,7 +175,6 @@ OPERATORS = (
             tensor_out(),
         ),
         (
-            present("self", "out"),
             dtype_in(_CAST, "self"),
             rule("data type: dtype, out", _cast_dtype),
             rule("data types together: self, out", _pair),
@@ -200,7 +197,6 @@ OPERATORS = (
         "Copy a tensor into another tensor of any data type and strides.",
         (_REPLACED, tensor_in("src", "the source")),
         (
-            present("selfRef", "src"),
             dtype_in(_CONVERTIBLE, "selfRef", "src"),
             limited_dims("selfRef", "src"),
             broadcastable("src", "selfRef"),
@@ -219,7 +215,6 @@ OPERATORS = (
         "Fill a tensor with a number.",
         (_REPLACED, scalar("value", "the fill value")),
         (
-            present("selfRef", "value"),
             dtype_in(
                 lambda product: where_supported(_CONVERTED if product.has_bfloat16 else NUMBERS)(product), "selfRef"
             ),
@@ -237,7 +232,6 @@ OPERATORS = (
         "Fill a tensor with the number in another tensor.",
         (_REPLACED, tensor_in("value", "the fill value, one element")),
         (
-            present("selfRef", "value"),
             dtype_in(_FILLED, "selfRef", "value"),
             limited_dims("selfRef"),
             dims_between(0, 1, "value"),
@@ -254,7 +248,6 @@ OPERATORS = (
         "Fill a tensor with ones.",
         (tensor_out("selfRef", "the tensor to overwrite", const=True),),
         (
-            present("selfRef"),
             dtype_in(where_supported(REAL), "selfRef"),
             limited_dims("selfRef"),
         ),
@@ -268,7 +261,7 @@ OPERATORS = (
         "selfRef = 0",
         "Fill a tensor with zeros.",
         (_REPLACED,),
-        (present("selfRef"), dtype_in(on_950(EIGHT_BITS, (*NUMBERS, D.UINT16)), "selfRef")),
+        (dtype_in(on_950(EIGHT_BITS, (*NUMBERS, D.UINT16)), "selfRef"),),
         lambda: 0,
         header="zero",
         inputs=(),

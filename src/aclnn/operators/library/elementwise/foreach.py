@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import MOST_DIMS, dtype_in, extents, listing, on, present, real, rule
+from aclnn.core.checks import MOST_DIMS, dtype_in, extents, listing, on, real, rule
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, present
 from aclnn.core.products import A2_CLASS, CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import INTEGERS, MODERN, power, scalar, support, tensor_in, tensor_out
@@ -76,7 +76,6 @@ def _checks(
 def _checks_of_version_2(lists: tuple[str, ...], given: tuple[str, ...], number_types: Check) -> tuple[Check, ...]:
     first, others = lists[0], (*lists[1:], "out")
     return (
-        present(*lists, *given, "out"),
         each_of("no null among them", (*lists, "out"), not_null),
         as_many(first, others),
         each_of("data type of each", (*lists, "out"), supported),
@@ -349,7 +348,6 @@ def _converted(call: Call) -> str | None:
 _COPY = replace(
     _foreach("foreach_copy", "out = x", "Copy each tensor.", (_X,), np.copy, dtypes=_COPIED),
     checks=(
-        present("x", "out"),
         each_of("no null among them", ("x", "out"), not_null, ACLNN_ERR_PARAM_NULLPTR),
         each_of("data type of each", ("x", "out"), of_types(_COPIED)),
         each_of("one data type in the list", ("x",), alike("x")),
@@ -589,7 +587,6 @@ OPERATORS = (
         parameters=(Parameter("x", "x", Kind.OUTPUT_LIST, "the tensors", c_type="const aclTensorList *"),),
         support=support(_ZEROED, MODERN),
         checks=(
-            present("x"),
             each_of("no null among them", ("x",), not_null, ACLNN_ERR_PARAM_NULLPTR),
             each_of("data type of each", ("x",), of_types(_ZEROED), ACLNN_ERR_PARAM_INVALID),
             each_of("one data type", ("x",), alike("x"), _TILING),
@@ -608,7 +605,6 @@ OPERATORS = (
         ),
         support=support(_FLOATING, MODERN),
         checks=(
-            present("scaledGrads", "foundInf", "inScale"),
             each_of("no null among them", ("scaledGrads",), not_null, ACLNN_ERR_PARAM_NULLPTR),
             each_of("data type of each", ("scaledGrads",), of_types(_FLOATING), ACLNN_ERR_PARAM_INVALID),
             dtype_in((D.FLOAT,), "foundInf", "inScale"),

@@ -20,7 +20,6 @@ from aclnn.core.checks import (
     on,
     one_of,
     only_if,
-    present,
     rule,
     same_shape,
     shape_is,
@@ -28,7 +27,7 @@ from aclnn.core.checks import (
     value_is,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Library, Parameter, Shape
+from aclnn.core.operator import Call, Kind, Library, Parameter, Shape, present
 from aclnn.core.products import A2_CLASS, CLASS_950
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.gelu import CUBIC, SQRT_2_OVER_PI

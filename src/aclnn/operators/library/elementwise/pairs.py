@@ -18,7 +18,6 @@ from aclnn.core.checks import (
     limited_dims,
     listing,
     on,
-    present,
     promotable,
     public_format,
     real,
@@ -29,7 +28,7 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Kind, Operator, Parameter, present
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.promotion import is_floating, promote
 from aclnn.operators.library.common import (
@@ -87,7 +86,6 @@ def _of_tensors(
         form.summary(summary),
         form.parameters(other, result=tensor_out()),
         (
-            present(*dict.fromkeys((first, second, out))),
             dtype_in(where_supported(dtypes), first, second),
             castable_from(computed, out),
             limited_dims(first, second),
@@ -198,7 +196,6 @@ OPERATORS = (
         "Greatest common divisors of integers.",
         (tensor_in("self", "the first operand"), tensor_in("other", "the second operand"), tensor_out()),
         (
-            present("self", "other", "out"),
             dtype_in((*INTEGERS, *UNSIGNED), "out"),
             rule("promotes to an integer: other", _common_integer),
             limited_dims("self", "other"),
@@ -217,7 +214,6 @@ OPERATORS = (
         "Complex numbers from real and imaginary parts.",
         (tensor_in("real", "the real parts"), tensor_in("imag", "the imaginary parts"), tensor_out()),
         (
-            present("real", "imag", "out"),
             *unless_empty(
                 ("real", "imag"),
                 dtype_in(_COMPLEX_OF, "real", "imag"),
@@ -241,7 +237,6 @@ OPERATORS = (
         "Complex numbers from absolute values and angles.",
         (tensor_in("input", "the absolute values"), tensor_in("angle", "the angles"), tensor_out()),
         (
-            present("input", "angle", "out"),
             dtype_in((D.FLOAT,), "input"),
             same_dtype("angle", "input"),
             dtype_in((D.COMPLEX64,), "out"),
@@ -349,7 +344,6 @@ OPERATORS = (
         "Shift bits to the right, preserving the sign.",
         (tensor_in("self", "the first operand"), tensor_in("shiftBits", "the second operand"), tensor_out()),
         (
-            present("self", "shiftBits", "out"),
             dtype_in((*INTEGERS, *UNSIGNED), "self", "shiftBits", "out"),
             promotable("self", "shiftBits"),
             limited_dims("self", "shiftBits"),

@@ -21,7 +21,6 @@ from aclnn.core.checks import (
     floating,
     limited_dims,
     limited_dims_unless_contiguous,
-    present,
     promotable,
     public_format,
     real,
@@ -99,7 +98,6 @@ def _fused(
                 *(() if in_place else (tensor_out(),)),
             ),
             (
-                present(*tensors, "value", out),
                 dtype_in(taken, *tensors),
                 # Any three of floating types and INT64 are supported.
                 *([rule("promotable to one that is taken: tensor2", known)] if D.UINT8 in dtypes else []),
@@ -140,7 +138,6 @@ def _lerps() -> Iterator[Operator]:
                 *(() if in_place else (tensor_out(),)),
             ),
             (
-                present(first, "end", "weight", out),
                 dtype_in(floating, *tensors),
                 *(same_dtype(each, first) for each in tensors[1:]),
                 *(() if in_place else (dtype_in(_RESULTS, out) if is_number else same_dtype(out, first),)),
@@ -169,9 +166,7 @@ def _bounded(call: Call) -> str | None:
 
 def _in_order(call: Call) -> str | None:
     least, greatest = (bound.value for bound in _bounds(call))
-    if not least > greatest:
-        return None
-    return f"clipValueMin: expected at most {greatest} (clipValueMax), got {least}"
+    return None if not least > greatest else f"clipValueMin: expected at most {greatest} (clipValueMax), got {least}"
 
 
 def _bounds(call: Call) -> Iterator[Any]:
@@ -251,7 +246,6 @@ def _bounded_by(name: str, summary: str, bounds: tuple[Parameter, ...], header: 
         ),
         support=support((*REAL_FLOATING, *INTEGERS), WITH_INFERENCE),
         checks=(
-            present(first, *required, out),
             *(() if required else (rule("a bound: clipValueMin", _bounded, ACLNN_ERR_PARAM_NULLPTR),)),
             dtype_in(_CLAMPED, first, out),
             *further,
@@ -284,7 +278,6 @@ def _masked_fill(name: str, value: Parameter) -> Operator:
         "Fill elements with a value where a mask is true.",
         (replaced(), tensor_in("mask", "BOOL; broadcasts to selfRef"), value),
         (
-            present("selfRef", "mask", "value"),
             dtype_in(where_supported(_FILLED), "selfRef", *(("value",) if value.is_tensor else ())),
             dtype_in({D.BOOL}, "mask"),
             limited_dims("selfRef", "mask"),
@@ -347,7 +340,6 @@ OPERATORS = (
             tensor_out(),
         ),
         (
-            present("condition", "self", "other", "out"),
             dtype_in(where_supported(_CHOSEN), "self", "other", "out"),
             dtype_in({D.BOOL, D.UINT8}, "condition"),
             promotable("self", "other"),
@@ -370,7 +362,6 @@ OPERATORS = (
             tensor_out("y"),
         ),
         (
-            present("self", "mask", "y"),
             dtype_in(where_supported(FLOATING), "self"),
             dtype_in({D.UINT8, D.INT8, D.FLOAT16, D.FLOAT}, "mask"),
             same_dtype("y", "self"),

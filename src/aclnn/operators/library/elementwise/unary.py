@@ -23,7 +23,6 @@ from aclnn.core.checks import (
     limited_dims,
     limited_dims_unless_contiguous,
     on,
-    present,
     public_format,
     same_dtype,
     same_format,
@@ -113,7 +112,6 @@ def _function(
         summary,
         (_SELF, _OUT),
         (
-            present("self", "out"),
             dtype_in(taken or where_supported(dtypes), "self"),
             dtype_in(where_supported(results), "out") if results else castable_from(dtype, "out"),
             same_shape("out", "self"),
@@ -146,7 +144,6 @@ def _of_one_type(
         summary,
         (_SELF, _OUT),
         (
-            present("self", "out"),
             same_dtype("out", "self"),
             dtype_in(on_950(more_on_950, dtypes), "self"),
             same_shape("out", "self"),
@@ -177,7 +174,6 @@ def _in_place(
         f"{forward.summary[:-1]}, in place.",
         (tensor_out("selfRef", "x, replaced by the result", const=forward.name in _CONST_ARGUMENTS),),
         (
-            present("selfRef"),
             dtype_in(on_950(more_on_950, taken), "selfRef"),
             limited("selfRef"),
             *formats("selfRef"),
@@ -286,7 +282,6 @@ OPERATORS = (
         "Absolute value.",
         (_SELF, _OUT),
         (
-            present("self", "out"),
             dtype_in(
                 lambda product: (
                     where_supported(_WITH_MAGNITUDE)(product) - (set() if product.has_bfloat16 else {D.COMPLEX64})
@@ -315,7 +310,6 @@ OPERATORS = (
             "Real part.",
             (_SELF, _OUT),
             (
-                present("self", "out"),
                 dtype_in(_with_parts, "self"),
                 fits(
                     "data type {} (of the real part of self)",
@@ -377,7 +371,6 @@ OPERATORS = (
                 result=_OUT,
             ),
             (
-                present(form.first, form.out),
                 dtype_in(where_supported(_ROUNDED), form.first, form.out),
                 *(() if form.in_place else (same_dtype("out", "self"), same_shape("out", "self"))),
                 limited_dims(form.first),
@@ -398,7 +391,6 @@ OPERATORS = (
         "Argument (phase angle); 0 or pi for real numbers.",
         (tensor_in("x", "the numbers"), _OUT),
         (
-            present("x", "out"),
             dtype_in(where_supported(_ANGLED), "x"),
             dtype_in(floating, "out"),
             limited_dims("x", "out"),
@@ -531,7 +523,6 @@ OPERATORS = (
                 *out,
             ),
             (
-                present(first.name, *(each.name for each in out)),
                 dtype_in(where_supported(_WITHOUT_DOUBLE), first.name),
                 *((same_dtype("out", "self"), same_shape("out", "self")) if out else ()),
                 limited_dims(first.name),
@@ -556,7 +547,6 @@ OPERATORS = (
             tensor_out("gradInput", "the gradient with respect to the input"),
         ),
         (
-            present("gradOutput", "output", "gradInput"),
             dtype_in(where_supported(REAL_FLOATING), "gradOutput", "output", "gradInput"),
             same_dtype("output", "gradOutput"),
             same_dtype("gradInput", "gradOutput"),
@@ -577,7 +567,6 @@ OPERATORS = (
             "Reciprocals.",
             (_SELF, _OUT),
             (
-                present("self", "out"),
                 dtype_in(where_supported(NUMBERS), "self"),
                 dtype_in(where_supported(_FIELDS), "out"),
                 same_format("out", "self"),
@@ -600,7 +589,6 @@ OPERATORS = (
             "Logical not: test elements for zero.",
             (_SELF, _OUT),
             (
-                present("self", "out"),
                 dtype_in(where_supported(REAL), "self", "out"),
                 same_shape("out", "self"),
                 limited_dims_unless_contiguous("self", out="out"),

@@ -26,7 +26,6 @@ from aclnn.core.checks import (
     no_zero_dims,
     nothing_to_write,
     on,
-    present,
     rule,
     same_dtype,
     same_shape,
@@ -34,7 +33,7 @@ from aclnn.core.checks import (
     value_is,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.operators.library.common import MODERN, attribute, support, tensor_in, tensor_out
 

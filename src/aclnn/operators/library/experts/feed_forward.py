@@ -22,7 +22,6 @@ from aclnn.core.checks import (
     fits,
     listing,
     on,
-    present,
     public_format,
     restricted,
     rule,
@@ -31,7 +30,7 @@ from aclnn.core.checks import (
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape, present
 from aclnn.core.products import A2_CLASS, Product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID
 from aclnn.operators.library.common import (

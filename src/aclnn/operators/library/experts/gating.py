@@ -22,7 +22,6 @@ from aclnn.core.checks import (
     on,
     one_of,
     only_if,
-    present,
     public_format,
     restricted,
     rule,
@@ -137,7 +136,6 @@ def _softmax_checks(
 ) -> tuple[Check, ...]:
     """Check scores, flags, and outputs of the top k."""
     return (
-        present("x", *outputs),
         public_format("x", _FINISHED, *outputs),
         dtype_in(dtypes, "x"),
         dtype_in({D.BOOL}, _FINISHED),
@@ -370,7 +368,6 @@ OPERATORS = (
         "moe_gating_top_k_v2",
         "Select the top k experts from the best groups, or from a table.",
         (
-            present("x", *_OF_GROUPS),
             dtype_in(floating, "x"),
             *(same_dtype(name, "x") for name in (_BIAS, "yOut")),
             dtype_in(INDEX_TYPES, *_TABLE),

@@ -14,7 +14,6 @@ from aclnn.core.checks import (
     floating,
     not_empty,
     one_of,
-    present,
     rule,
     same_dtype,
     same_shape,
@@ -68,7 +67,6 @@ OPERATORS = (
             tensor_out("out", "the gradient with respect to the scores", const=True),
         ),
         (
-            present("xNorm", "gradY", "expertIdx", "out"),
             dtype_in({D.FLOAT}, "xNorm"),
             dtype_in(floating, "gradY"),
             dtype_in({D.INT32}, "expertIdx"),

@@ -17,7 +17,6 @@ from aclnn.core.checks import (
     no_zero_dims,
     null,
     one_of,
-    present,
     public_format,
     restricted,
     rule,
@@ -26,7 +25,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape, present
 from aclnn.core.products import A2_CLASS
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import attribute, optional_in, parts_between, support, tensor_in, tensor_out

@@ -18,7 +18,6 @@ from aclnn.core.checks import (
     null,
     one_of,
     only_if,
-    present,
     public_format,
     rule,
     shape_is,
@@ -26,7 +25,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format, float32
-from aclnn.core.operator import Call, Kind, Library, Operator, Parameter, Shape
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter, Shape, present
 from aclnn.core.products import A2_CLASS
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import (
@@ -176,7 +175,6 @@ def _operator(name: str, more: bool) -> Operator:
         ),
         support=support((D.INT8,), A2_CLASS),
         checks=(
-            present("x1", "x2", "scale", _GROUPS, "rowIndex", "out"),
             only_if(rule("logits: logit", _logits, ACLNN_ERR_PARAM_NULLPTR), f"with {_SHARED}", _has_shared),
             null("bias", *unused, why="of weights of INT8"),
             one_of("dtype", 0),

@@ -21,7 +21,6 @@ from aclnn.core.checks import (
     on,
     one_of,
     only_if,
-    present,
     public_format,
     rule,
     same_shape,
@@ -601,7 +600,6 @@ OPERATORS = (
         ),
         support=_TAKEN,
         checks=(
-            present("x", "expertIdx", "expandedXOut", "expandedRowIdxOut", _COUNTS, "expandedScaleOut"),
             public_format("x", "expertIdx", _SCALE, "expandedXOut", "expandedRowIdxOut", _COUNTS, "expandedScaleOut"),
             dtype_in(lambda product: _TAKEN.get(product, (*FLOATING, D.INT8)), "x"),
             dtype_in({D.INT32}, "expertIdx", "expandedRowIdxOut"),

@@ -17,7 +17,6 @@ from aclnn.core.checks import (
     dtype_in,
     each,
     floating,
-    present,
     restricted,
     rule,
     same_dtype,
@@ -27,7 +26,7 @@ from aclnn.core.checks import (
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Parameter, present
 from aclnn.core.status import ACLNN_ERR_INNER_FIND_KERNEL_ERROR, ACLNN_ERR_INNER_TILING_ERROR
 from aclnn.operators.library.common import (
     attribute,
@@ -408,7 +407,6 @@ OPERATORS = (
             ),
         ),
         (
-            present("unpermutedTokensGrad", "outIndex", "permuteTokenId", "permutedTokensGradOut"),
             dtype_in(floating, "unpermutedTokensGrad"),
             dtype_in(_PLACES, "outIndex", "permuteTokenId"),
             dtype_in(_FLAGS, _MAP),

@@ -16,7 +16,6 @@ from aclnn.core.checks import (
     fits,
     has_zero,
     limited_dims,
-    present,
     public_format,
     rule,
     same_dtype,
@@ -89,14 +88,12 @@ def _moved(
     products: Collection[Product] = WITH_INFERENCE,
 ) -> Operator:
     """Declare a function that only moves elements; ``taken`` lists its data types unless they are the usual ones."""
-    arrays = [each.name for each in parameters if each.kind is Kind.INT_ARRAY]
     return library_operator(
         name,
         formula,
         summary,
         (_SELF, *parameters, *number, _OUT),
         (
-            present("self", *arrays, *(each.name for each in number), "out"),
             dtype_in(taken or where_supported(_MOVED), "self"),
             same_dtype("out", "self"),
             limited_dims("self"),
@@ -177,7 +174,6 @@ def _diagonal(name: str, formula: str, summary: str, most: int, checks: tuple[Ch
         summary,
         (_SELF, Parameter("diagonal", "diagonal", Kind.INT64, "0: the main one, above 0: above it, else below"), _OUT),
         (
-            present("self", "out"),
             dtype_in(where_supported(_ON_DIAGONALS), "self"),
             *checks,
             dims_between(0, most, "self"),
@@ -316,7 +312,6 @@ def _by_counts(name: str, along: tuple[Parameter, ...]) -> Operator:
             _OUT,
         ),
         (
-            present("self", "repeats", "out"),
             dtype_in(where_supported(_MOVED), "self"),
             _REPEATS_TYPES,
             same_dtype("out", "self"),
@@ -462,7 +457,6 @@ def _repeating_pad(kind: str, rank: int) -> tuple[Operator, Operator]:
         f"Pad the last {f'{rank} dimensions' if rank > 1 else 'dimension'} by {words}.",
         (_SELF, padding, _OUT),
         (
-            present("self", "padding", "out"),
             dtype_in(taken, "self"),
             same_dtype("out", "self"),
             *((public_format("self"),) if is_circular else ()),
@@ -490,7 +484,6 @@ def _repeating_pad(kind: str, rank: int) -> tuple[Operator, Operator]:
             tensor_out("gradInput", "the gradient with respect to self"),
         ),
         (
-            present("gradOutput", "self", "padding", "gradInput"),
             dtype_in(where_supported(differentiable), "gradOutput"),
             same_dtype("self", "gradOutput"),
             same_dtype("gradInput", "gradOutput"),
@@ -601,7 +594,6 @@ OPERATORS = (
             _OUT,
         ),
         (
-            present("self", *_ARRAYS, "out"),
             dtype_in(where_supported(_SLICED_V2), "self"),
             same_dtype("out", "self"),
             dims_between(1, 8, "self"),
@@ -695,7 +687,6 @@ OPERATORS = (
             tensor_out("out", "the indices; INT64"),
         ),
         (
-            present("repeats", "out"),
             _REPEATS_TYPES,
             dtype_in({D.INT64}, "out"),
             dims_between(1, 1, "repeats"),
@@ -719,7 +710,6 @@ OPERATORS = (
         ),
         support=support(_TRAINED, MODERN),
         checks=(
-            present("yGrad", "repeats", "out"),
             dtype_in(where_supported(_TRAINED), "yGrad"),
             _REPEATS_TYPES,
             same_dtype("out", "yGrad"),
@@ -747,7 +737,6 @@ OPERATORS = (
         "Interleave the channels of several groups.",
         (_SELF, Parameter("groups", "groups", Kind.INT64, "the number of groups"), _OUT),
         (
-            present("self", "out"),
             same_dtype("out", "self"),
             dtype_in(where_supported(NUMBERS), "self"),
             dims_between(3, 7, "self"),
@@ -771,7 +760,6 @@ OPERATORS = (
             tensor_out("gradIn", "the gradient with respect to the unfolded tensor", const=True),
         ),
         (
-            present("gradOut", "inputSizes", "gradIn"),
             dtype_in(where_supported(_TRAINED), "gradOut"),
             same_dtype("gradIn", "gradOut"),
             dims_between(1, 8, "gradOut", "gradIn"),

@@ -17,7 +17,6 @@ from aclnn.core.checks import (
     limited_dims,
     on,
     one_of,
-    present,
     public_format,
     real,
     rule,
@@ -276,7 +275,6 @@ def _scatter(name: str, summary: str, source: Parameter, in_place: bool, header:
         summary,
         (first, DIM, _INDEX, source, *(() if adds else (_REDUCE,)), *(() if in_place else (_OUT,))),
         (
-            present(first.name, "index", source.name, *(() if in_place else ("out",))),
             dtype_in(_TAKEN, first.name),
             *unless_empty(("index",), dtype_in(INDEX_TYPES, "index")),
             *((same_dtype(source.name, first.name),) if is_tensor else ()),
@@ -332,7 +330,6 @@ def _scatter_reduce(form: str, first: Parameter, *out: Parameter) -> Operator:
         f"Reduce values with equal indices along a dimension{'' if out else ', in place'}.",
         (first, DIM, _INDEX, tensor_in("src", "the values"), _REDUCE_OR_MEAN, _INCLUDED, *out),
         (
-            present(name, "index", "src", *("out" for _ in out)),
             dtype_in(_TAKEN, name),
             *(same_dtype(other, name) for other in ("src", *(each.name for each in out))),
             *(same_shape(each.name, name) for each in out),
@@ -405,7 +402,6 @@ def _index_add(
         "Add to slices along a dimension.",
         (_SELF, DIM, _INDEX, tensor_in("source", "the rows"), scalar("alpha", "the factor of source"), *more, _OUT),
         (
-            present("self", "index", "source", "alpha", "out"),
             dtype_in(where_supported(dtypes), "self"),
             dtype_in(INDEX_TYPES, "index"),
             same_dtype("source", "self"),
@@ -469,7 +465,6 @@ def _rows(
         summary,
         (_SELF, DIM, _INDEX, *more, _OUT),
         (
-            present("self", "index", "out"),
             dtype_in(where_supported(dtypes), "self"),
             dtype_in(INDEX_TYPES, "index"),
             same_dtype("out", "self"),
@@ -542,7 +537,6 @@ def _places(name: str, summary: str, words: str, find: Callable[[Any], Any], tra
         parameters=(_SELF, tensor_out("out", f"INT64; at most as many {words}s as self has elements")),
         support=support(NUMBERS),
         checks=(
-            present("self", "out"),
             dtype_in(_TAKEN, "self"),
             dtype_in({D.INT64}, "out"),
             limited_dims("self"),
@@ -593,7 +587,6 @@ def _index_fill(name: str, summary: str, first: Parameter, by_tensor: bool) -> O
             *(() if in_place else (_OUT,)),
         ),
         (
-            present(first.name, "index", "value", *(() if in_place else ("out",))),
             dtype_in(_FILLED_BY_TENSOR if by_tensor else _filled_by_array, first.name),
             *(() if in_place else (same_dtype("out", "self"),)),
             *((dtype_in(INDEX_TYPES, "index"),) if by_tensor else ()),
@@ -635,7 +628,6 @@ def _index_copy(name: str, summary: str, out: tuple[Parameter, ...]) -> Operator
         summary,
         (_REPLACED if not out else _COPIED, DIM, _INDEX, tensor_in("source", "the rows"), *out),
         (
-            present("selfRef", "index", "source", *results),
             dtype_in(_TAKEN, "selfRef"),
             dtype_in(INDEX_TYPES, "index"),
             same_dtype("source", "selfRef"),
@@ -664,7 +656,6 @@ OPERATORS = (
         parameters=(_SELF, _INDICES, _OUT),
         support={product: frozenset(_INDEXED(product)) for product in WITH_INFERENCE},
         checks=(
-            present("self", "indices", "out"),
             dtype_in(_INDEXED, "self"),
             same_dtype("out", "self"),
             limited_dims("self"),
@@ -689,7 +680,6 @@ OPERATORS = (
         ),
         support=support(REAL),
         checks=(
-            present("selfRef", "indices", "values"),
             dtype_in(where_supported(REAL), "selfRef"),
             same_dtype("values", "selfRef"),
             limited_dims("selfRef"),
@@ -742,7 +732,6 @@ OPERATORS = (
         "Gather elements along a dimension.",
         (_SELF, DIM, _INDEX, _OUT),
         (
-            present("self", "index", "out"),
             dtype_in(where_supported(_GATHERED), "self"),
             *unless_empty(("index",), dtype_in(INDEX_TYPES, "index")),
             same_dtype("out", "self"),

@@ -16,7 +16,6 @@ from aclnn.core.checks import (
     extents,
     fits,
     one_of,
-    present,
     public_format,
     rule,
     shape_is,
@@ -24,7 +23,7 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter, present
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import (
@@ -225,7 +224,6 @@ def _extreme(name: str, word: str, function: Callable[[Any, Any], Any]) -> Opera
         parameters=(Parameter("tensors", "tensors", Kind.INPUT_LIST, "what is compared"), tensor_out()),
         support=support(dtypes),
         checks=(
-            present("tensors", "out"),
             rule("some: tensors", _some),
             each_of("no null among them", ("tensors",), not_null, ACLNN_ERR_PARAM_NULLPTR),
             each_of("data type of each", ("tensors",), of_types(dtypes)),
@@ -325,7 +323,6 @@ OPERATORS = (
         parameters=(Parameter("tensors", "tensors", Kind.INPUT_LIST, "the tensors to add"), tensor_out()),
         support=support(_ADDED),
         checks=(
-            present("tensors", "out"),
             rule("some: tensors", _some),
             each_of("no null among them", ("tensors",), not_null, ACLNN_ERR_PARAM_NULLPTR),
             each_of("data type of each", ("tensors",), of_types(_ADDED)),
@@ -350,7 +347,6 @@ OPERATORS = (
         ),
         support=support((*_TAKEN, *UNSIGNED)),
         checks=(
-            present("tensors", "out"),
             each_of("no null among them", ("tensors",), not_null, ACLNN_ERR_PARAM_NULLPTR),
             rule("data type of each: tensors", _listed),
             dtype_in(_taken, "out"),
@@ -377,7 +373,6 @@ OPERATORS = (
         ),
         support=support((*NUMBERS, *UNSIGNED)),
         checks=(
-            present("tensors", "out"),
             rule("some: tensors", _some),
             each_of("no null among them", ("tensors",), not_null, ACLNN_ERR_PARAM_NULLPTR),
             each_of("data type of each", ("tensors",), of_types(_STACKED)),

@@ -16,7 +16,6 @@ from aclnn.core.checks import (
     floating,
     limited_dims,
     one_of,
-    present,
     public_format,
     rule,
     same_dtype,
@@ -204,7 +203,6 @@ OPERATORS = (
         ),
         support=support((D.FLOAT, D.FLOAT16, D.INT8, D.UINT8, D.INT32, D.INT64)),
         checks=(
-            present("self", "onValue", "offValue", "out"),
             dtype_in(_CLASSES, "self"),
             dtype_in(_ENCODED, "out"),
             same_dtype("onValue", "out"),
@@ -226,7 +224,6 @@ OPERATORS = (
             tensor_out(const=True),
         ),
         (
-            present("weight", "indices", "out"),
             dtype_in(where_supported(NUMBERS), "weight"),
             same_dtype("out", "weight"),
             dtype_in({D.INT32, D.INT64}, "indices"),
@@ -254,7 +251,6 @@ OPERATORS = (
         ),
         support=support(FLOATING, WITH_TRAINING),
         checks=(
-            present("grad", "indices", "out"),
             dtype_in(floating, "grad"),
             dtype_in(_INDEX_TYPES, "indices"),
             dtype_in(floating, "out"),
@@ -293,7 +289,6 @@ OPERATORS = (
         ),
         support=support(FLOATING),
         checks=(
-            present("weight", "indices", "offsets", "output", "offset2bag", "bagSize", "maxIndices"),
             dtype_in(floating, "weight"),
             dtype_in(INDEX_TYPES, "indices", "offsets", "offset2bag", "bagSize", "maxIndices"),
             same_dtype("output", "weight"),
@@ -316,7 +311,6 @@ OPERATORS = (
             Parameter("normType", "norm_type", Kind.DOUBLE, "the order of the norm"),
         ),
         (
-            present("selfRef", "indices"),
             dtype_in(floating, "selfRef"),
             dtype_in(INDEX_TYPES, "indices"),
             dims_between(2, 2, "selfRef"),

@@ -13,7 +13,6 @@ from aclnn.core.checks import (
     dtype_in,
     extents,
     listing,
-    present,
     rule,
     same_dtype,
     shape_is,
@@ -121,7 +120,6 @@ OPERATORS = (
             tensor_out(),
         ),
         (
-            present("self", "indices", "out"),
             same_dtype("out", "self"),
             dtype_in(on_950(_GATHERED_ON_950, _GATHERED_BEFORE), "self"),
             dtype_in(INDEX_TYPES, "indices"),
@@ -145,7 +143,6 @@ OPERATORS = (
             tensor_in("updates", "the values; their shape decides what indices are, in doubt the latter"),
         ),
         (
-            present(*_ADDITION),
             dtype_in(where_supported(_ADDED), "varRef"),
             dtype_in(INDEX_TYPES, "indices"),
             same_dtype("updates", "varRef"),

@@ -16,7 +16,6 @@ from aclnn.core.checks import (
     extents,
     limited_dims,
     not_empty,
-    present,
     public_format,
     real,
     rule,
@@ -108,7 +107,6 @@ OPERATORS = (
         "Replace the elements where a mask is true by consecutive elements of another tensor, in place.",
         (_REPLACED, tensor_in("mask", "BOOL or UINT8; broadcasts to selfRef"), tensor_in("source", "the values")),
         (
-            present("selfRef", "mask", "source"),
             dtype_in(_NUMBERS, "selfRef"),
             dtype_in({D.UINT8, D.BOOL}, "mask"),
             same_dtype("source", "selfRef"),
@@ -127,7 +125,6 @@ OPERATORS = (
         "Select elements by flat indices.",
         (_SELF, _INDEX, tensor_out()),
         (
-            present("self", "index", "out"),
             dtype_in(where_supported(_MOVED), "self"),
             same_dtype("out", "self"),
             _INDEX_TYPES,
@@ -152,7 +149,6 @@ OPERATORS = (
             Parameter("accumulate", "accumulate", Kind.BOOL, "whether to add instead of replace"),
         ),
         (
-            present("selfRef", "index", "source"),
             dtype_in(_NUMBERS, "selfRef"),
             _INDEX_TYPES,
             same_dtype("source", "selfRef"),
@@ -174,7 +170,6 @@ OPERATORS = (
             attribute("wrap", Kind.BOOL, "whether the diagonal wraps around in tall matrices"),
         ),
         (
-            present("selfRef", "fillValue"),
             dtype_in(where_supported(REAL), "selfRef"),
             dims_between(2, 8, "selfRef"),
             value_is("a matrix or equal extents", lambda got: len(got) == 2 or len({*got}) == 1, "selfRef"),
@@ -198,7 +193,6 @@ OPERATORS = (
         ),
         support=support((*REAL, *UNSIGNED)),
         checks=(
-            present("self", "mask", "out"),
             dtype_in(_taken, "self"),
             dtype_in({D.UINT8, D.BOOL}, "mask"),
             dtype_in(_taken, "out"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import axis, dtype_in, extents, fits, limited_dims, present, rule, some_dims
+from aclnn.core.checks import axis, dtype_in, extents, fits, limited_dims, rule, some_dims
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
@@ -106,7 +106,6 @@ def _operator(
         ),
         support=support((*NUMBERS, *UNSIGNED), products),
         checks=(
-            present("self", *([what.name] if what.kind is Kind.INT_ARRAY else []), "out"),
             each_of("no null among them", ("out",), not_null, ACLNN_ERR_PARAM_NULLPTR),
             dtype_in(_TAKEN, "self"),
             each_of("data type of each", ("out",), of_types(_TAKEN)),

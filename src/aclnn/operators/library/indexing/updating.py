@@ -17,7 +17,6 @@ from aclnn.core.checks import (
     extents,
     not_empty,
     one_of,
-    present,
     rule,
     same_dtype,
     same_shape,
@@ -28,7 +27,7 @@ from aclnn.core.checks import (
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import (
     ACLNN_ERR_INNER_NULLPTR,
@@ -129,9 +128,7 @@ def _single_sample(call: Call, name: str) -> str | None:
 def _axis_beyond_samples(of: str) -> Check:
     def violation(call: Call) -> str | None:
         rank, got = len(call[of].shape), call["axis"]
-        if 0 < abs(got) < rank:
-            return None
-        return f"axis: expected from {1 - rank} to {rank - 1}, and not 0, got {got}"
+        return None if 0 < abs(got) < rank else f"axis: expected from {1 - rank} to {rank - 1}, and not 0, got {got}"
 
     return rule("a dimension but the first: axis", violation)
 
@@ -175,7 +172,6 @@ def _slid_work(call: Call) -> Library:
 
 
 _LISTED = (D.FLOAT, D.FLOAT16, D.BF16, D.INT8, D.INT16, D.INT32, D.UINT8, D.UINT16, D.UINT32)
-_PARTS = ("varRef", "indice", "updates")
 
 
 def _type_of_updates(call: Call, name: str, at: int) -> str | None:
@@ -185,9 +181,7 @@ def _type_of_updates(call: Call, name: str, at: int) -> str | None:
 
 def _shape_of_the_first(call: Call, name: str, at: int) -> str | None:
     expected, got = call[name][0].shape, call[name][at].shape
-    if got == expected:
-        return None
-    return f"expected shape {extents(expected)} (that of {name}[0]), got {extents(got)}"
+    return None if got == expected else f"expected shape {extents(expected)} (that of {name}[0]), got {extents(got)}"
 
 
 def _stretches(call: Call) -> str | None:
@@ -377,7 +371,6 @@ OPERATORS = (
             tensor_out("out", "the tensor to modify"),
         ),
         (
-            present(*_SCATTER, "out"),
             dtype_in(where_supported(_SCATTERED), "data"),
             dtype_in(INDEX_TYPES, "indices"),
             same_dtype("updates", "data"),
@@ -403,7 +396,6 @@ OPERATORS = (
         ),
         support=_UPDATED,
         checks=(
-            present(*_UPDATE),
             dtype_in(lambda product: _UPDATED.get(product, _UPDATED_BEFORE), "varRef"),
             dtype_in(INDEX_TYPES, "indices"),
             same_dtype("updates", "varRef"),
@@ -434,7 +426,6 @@ OPERATORS = (
         ),
         support=_SLIDING,
         checks=(
-            present(*_SLID),
             dtype_in(lambda product: _SLIDING.get(product, _SLID_BEFORE), "data"),
             dtype_in(INDEX_TYPES, "indices"),
             same_dtype("updates", "data"),
@@ -468,7 +459,6 @@ OPERATORS = (
         ),
         support=support(_LISTED, MODERN),
         checks=(
-            present(*_PARTS),
             each_of("no null among them", ("varRef",), not_null, ACLNN_ERR_PARAM_NULLPTR),
             each_of("data type of each", ("varRef",), of_types(_LISTED)),
             dtype_in(INDEX_TYPES, "indice"),
@@ -502,7 +492,6 @@ OPERATORS = (
         ),
         support=support(_ASSIGNED_TYPES, A2_CLASS),
         checks=(
-            present(*_ASSIGNED, *_LIMITS),
             dtype_in(set(_ASSIGNED_TYPES), "varRef"),
             same_dtype("inputValue", "varRef"),
             *with_code(

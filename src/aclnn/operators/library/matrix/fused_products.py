@@ -7,21 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import (
-    FLOATING,
-    each,
-    extents,
-    on,
-    one_of,
-    present,
-    public_format,
-    restricted,
-    rule,
-    same_dtype,
-    shape_is,
-)
+from aclnn.core.checks import FLOATING, each, extents, on, one_of, public_format, restricted, rule, same_dtype, shape_is
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Library, Operator
+from aclnn.core.operator import Call, Kind, Library, Operator, present
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import (

@@ -11,23 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import (
-    FLOATING,
-    dtype_in,
-    each,
-    elsewhere,
-    extents,
-    listing,
-    null,
-    one_of,
-    present,
-    rule,
-    value_is,
-)
+from aclnn.core.checks import FLOATING, dtype_in, each, elsewhere, extents, listing, null, one_of, rule, value_is
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import LISTS, Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.operator import LISTS, Call, Check, Kind, Library, Operator, Parameter, present
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import MODERN, attribute, parts_between, support

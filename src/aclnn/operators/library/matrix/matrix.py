@@ -30,7 +30,6 @@ from aclnn.core.checks import (
     limited_dims,
     one_of,
     only_if,
-    present,
     public_format,
     real,
     restricted,
@@ -317,7 +316,6 @@ def _outer_sum(form: Form) -> Operator:
         ),
         support=support(REAL, WITH_TRAINING),
         checks=(
-            present(*tensors),
             dtype_in(where_supported(REAL), *tensors, *_FACTORS),
             each("fits the result", _FACTORS, fits),
             dims_between(1, 1, "vec1", "vec2"),
@@ -390,7 +388,7 @@ def _of_two(
         formula="out = self @ mat2",
         parameters=(tensor_in("self", "the left operand"), tensor_in("mat2", "the right operand"), _OUT, CUBE),
         support=taken,
-        checks=(present("self", "mat2", "out"), *(types or _types("self", "mat2")), *checks),
+        checks=(*(types or _types("self", "mat2")), *checks),
         work=_product_work,
         in_header_of=header,
     )
@@ -434,7 +432,6 @@ def _added(
                 CUBE,
             ),
             (
-                present(first, left, right, "beta", "alpha", out),
                 dtype_in(multiplied, left, right),
                 dtype_in(floating, first, out),
                 real("beta", "alpha"),
@@ -594,7 +591,6 @@ OPERATORS = (
             CUBE,
         ),
         (
-            present("A", "B", "C", "out"),
             dtype_in(floating, "A", "B", "C", "out"),
             dims_between(2, 2, "A", "B"),
             _inner("A", "B", _turned),
@@ -635,7 +631,6 @@ OPERATORS = (
         "Multiply a matrix and a vector.",
         (tensor_in("self", "the matrix"), tensor_in("vec", "the vector"), _OUT, CUBE),
         (
-            present("self", "vec", "out"),
             dtype_in(floating, "self", "vec", "out"),
             same_dtype("out", "vec"),
             *unless_empty(("self",), same_dtype("self", "vec")),
@@ -667,7 +662,6 @@ OPERATORS = (
         ),
         support=support(REAL),
         checks=(
-            present("self", "mat", "vec", "alpha", "beta", "out"),
             dtype_in(where_supported(REAL), "self", "mat", "vec", "alpha", "beta", "out"),
             castable_from(_vector_sum_dtype, "out"),
             dims_between(0, 1, "self"),
@@ -694,7 +688,6 @@ OPERATORS = (
             _OUT,
         ),
         (
-            present("self", "vec2", "out"),
             dtype_in(on_950({D.BF16}, set(NUMBERS) - {D.BF16}), "self", "vec2", "out"),
             castable_from(lambda call: promoted(call, "self", "vec2"), "out"),
             dims_between(1, 1, "self", "vec2"),
@@ -710,7 +703,6 @@ OPERATORS = (
         "Dot product of two vectors.",
         (tensor_in("self", "the first vector"), tensor_in("tensor", "the second vector"), _OUT),
         (
-            present("self", "tensor", "out"),
             dtype_in(where_supported(_DOTTED), "self", "tensor", "out"),
             same_dtype("tensor", "self"),
             same_dtype("out", "self"),
@@ -730,7 +722,6 @@ OPERATORS = (
         parameters=(tensor_in("self", "the first vectors"), tensor_in("other", "the second vector"), DIM, _OUT),
         support=support(_CROSSED),
         checks=(
-            present("self", "other", "out"),
             dtype_in(where_supported(_CROSSED), "self"),
             same_dtype("other", "self"),
             same_dtype("out", "self"),

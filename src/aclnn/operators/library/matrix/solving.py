@@ -20,7 +20,6 @@ from aclnn.core.checks import (
     limited_dims,
     one_of,
     only_if,
-    present,
     public_format,
     rule,
     same_dtype,
@@ -213,7 +212,6 @@ OPERATORS = (
             tensor_out("out", "the triangular matrices"),
         ),
         (
-            present("self", "out"),
             same_dtype("out", "self"),
             dtype_in(FLOATING, "self"),
             same_format("out", "self"),
@@ -241,7 +239,6 @@ OPERATORS = (
             tensor_out("R", "the upper triangular matrices"),
         ),
         (
-            present("self", "Q", "R"),
             dtype_in(_ORTHOGONALISED, "self"),
             same_dtype("Q", "self"),
             same_dtype("R", "self"),
@@ -270,7 +267,6 @@ OPERATORS = (
         ),
         support=support(_DTYPES, MODERN),
         checks=(
-            present("input", *_FACTORS),
             dtype_in(_DTYPES, "input"),
             *(same_dtype(name, "input") for name in _FACTORS),
             dims_between(2, 8, "input"),
@@ -294,7 +290,6 @@ OPERATORS = (
             tensor_out("mOut", "the matrices"),
         ),
         (
-            present("self", "A", "xOut", "mOut"),
             dtype_in(_DTYPES, "self"),
             *(same_dtype(name, "self") for name in ("A", "xOut", "mOut")),
             dims_between(2, 8, "self", "A", "xOut", "mOut"),
@@ -319,7 +314,6 @@ OPERATORS = (
         "Inverse of square matrices.",
         (tensor_in("self", "the square matrices"), tensor_out()),
         (
-            present("self", "out"),
             dtype_in(_ORTHOGONALISED, "self"),
             castable_from(lambda call: call["self"].dtype, "out"),
             same_shape("out", "self"),
@@ -341,7 +335,6 @@ OPERATORS = (
             tensor_out("logOut", "the logarithms"),
         ),
         (
-            present("self", *_DETERMINANTS),
             dtype_in(_DTYPES, "self", *_DETERMINANTS),
             each("complex as self", _DETERMINANTS, _complex_kept),
             _matrices("self"),

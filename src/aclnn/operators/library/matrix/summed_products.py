@@ -14,7 +14,6 @@ from aclnn.core.checks import (
     format_is,
     no_zero_dims,
     one_of,
-    present,
     public_format,
     rule,
     shape_is,
@@ -36,9 +35,7 @@ def _nothing(call: Call, name: str) -> str | None:
 
 def _factors(call: Call) -> str | None:
     (batch, _, inner), got = call["x1"].shape, call["x2"].shape
-    if got[:2] == (batch, inner):
-        return None
-    return f"x2: expected shape [{batch}, {inner}, columns], got {extents(got)}"
+    return None if got[:2] == (batch, inner) else f"x2: expected shape [{batch}, {inner}, columns], got {extents(got)}"
 
 
 def _columns(call: Call) -> Shape:
@@ -85,7 +82,6 @@ OPERATORS = (
             tensor_out("out", "(M, N); BF16"),
         ),
         (
-            present("x1", "x2", "x1Scale", "x2Scale", "dims", "out"),
             each("null or empty", _UNUSED, _nothing),
             one_of("transposeX1", False),
             one_of("transposeX2", False),

@@ -16,7 +16,6 @@ from aclnn.core.checks import (
     listing,
     not_empty,
     null,
-    present,
     public_format,
     rule,
     same_dtype,
@@ -137,7 +136,6 @@ OPERATORS = (
         ),
         support=support(FLOATING, MODERN),
         checks=(
-            present("x1", "x2", "permX1", "permX2", "permY", "out"),
             dims_between(3, 3, "x1", "x2"),
             rule("allowed value: cubeMathType", _cube),
             public_format("x1", "x2", "out"),

@@ -26,7 +26,6 @@ from aclnn.core.checks import (
     not_empty,
     on,
     one_of,
-    present,
     public_format,
     rule,
     same_dtype,
@@ -315,7 +314,6 @@ def _weight_product(name: str, *precise: Parameter) -> Operator:
         ),
         support=support((D.FLOAT16, D.BF16), CLASS_950 if in_blocks else MODERN),
         checks=(
-            present("x", "weight", "antiquantScale", "y"),
             dtype_in(lambda product: floating(product) - {D.FLOAT}, "x"),
             dtype_in({D.INT8, D.INT4, D.INT32, *(_FEW if in_blocks else ())}, "weight"),
             same_dtype("y", "x"),
@@ -435,7 +433,6 @@ OPERATORS = (
             **support((D.INT32, D.FLOAT), CLASS_950),
         },
         checks=(
-            present("weight", _PACKED),
             each("contiguous", ("weight", _PACKED), _contiguous),
             dtype_in(on_950((D.FLOAT,), (D.INT32,)), "weight"),
             rule(f"data type of four bits: {_PACKED}", _packed_types),
@@ -455,7 +452,6 @@ OPERATORS = (
         parameters=(tensor_out("mmWeightRef", "the weight"),),
         support=support(LAID_OUT_DTYPES, LAID_OUT),
         checks=(
-            present("mmWeightRef"),
             dtype_in(where_supported(LAID_OUT_DTYPES), "mmWeightRef"),
             format_is(Format.FORMAT_ND, "mmWeightRef"),
             rule("dimensions of a weight: mmWeightRef", _laid_out_dims),
@@ -474,7 +470,6 @@ OPERATORS = (
         ),
         support=support((*_CAST_DTYPES, D.UINT8, D.UINT32), MODERN),
         checks=(
-            present("srcTensor", "dstTensor"),
             each("contiguous", ("srcTensor", "dstTensor"), _contiguous),
             dtype_in(lambda product: set(cast_dtypes(product)), "srcTensor"),
             same_dtype("dstTensor", "srcTensor"),

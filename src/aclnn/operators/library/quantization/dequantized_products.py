@@ -13,7 +13,6 @@ from aclnn.core.checks import (
     extents,
     null,
     one_of,
-    present,
     rule,
     same_dtype,
     shape_is,
@@ -23,7 +22,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape, present
 from aclnn.core.products import Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import attribute, declared, optional_in, parts_between, tensor_in, tensor_out

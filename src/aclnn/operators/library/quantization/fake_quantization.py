@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import axis, dtype_in, limited_dims, present, rule, same_shape, shape_is, single
+from aclnn.core.checks import axis, dtype_in, limited_dims, rule, same_shape, shape_is, single
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Operator, Parameter
 from aclnn.operators.library.common import MODERN, attribute, library_operator, tensor_in, tensor_out
@@ -65,7 +65,6 @@ def _operator(kind: str, further: Parameter, zeros: set[D], function: Callable[.
             tensor_out("mask", "the mask of integers within the limits; BOOL"),
         ),
         (
-            present("self", "scale", "zeroPoint", "out", "mask"),
             dtype_in(_TYPES, "self", "scale", "out"),
             dtype_in(zeros, "zeroPoint"),
             dtype_in({D.BOOL}, "mask"),

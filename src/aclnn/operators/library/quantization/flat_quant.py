@@ -12,7 +12,6 @@ from aclnn.core.checks import (
     extents,
     null,
     one_of,
-    present,
     public_format,
     rule,
     same_dtype,
@@ -99,7 +98,6 @@ OPERATORS = (
             tensor_out("quantScale", "the scale of each matrix; FLOAT"),
         ),
         (
-            present("x", "kroneckerP1", "kroneckerP2", "out", "quantScale"),
             dtype_in(set(_HALVES), "x", "kroneckerP1", "kroneckerP2"),
             dtype_in({D.INT4, D.INT32}, "out"),
             dtype_in({D.FLOAT}, "quantScale"),
@@ -135,7 +133,6 @@ OPERATORS = (
             tensor_out("scaleOut", "the scale of each row; FLOAT"),
         ),
         (
-            present("x", "rotation", "yOut", "scaleOut"),
             dtype_in(set(_HALVES), "x", "rotation"),
             same_dtype("rotation", "x"),
             dtype_in({D.INT8, D.INT32}, "yOut"),

@@ -11,7 +11,6 @@ from aclnn.core.checks import (
     dtype_in,
     each,
     one_of,
-    present,
     restricted,
     same_dtype,
     same_shape,
@@ -20,7 +19,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import float32
-from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter, present
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_INVALID
 from aclnn.operators.library.common import attribute, declared, optional_in, tensor_in, tensor_out

@@ -15,7 +15,6 @@ from aclnn.core.checks import (
     format_is,
     no_zero_dims,
     one_of,
-    present,
     public_format,
     restricted,
     rule,
@@ -24,7 +23,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import Call, Check, Kind, Library, Shape
+from aclnn.core.operator import Call, Check, Kind, Library, Shape, present
 from aclnn.core.products import CLASS_950
 from aclnn.operators.library.common import (
     EIGHT_BITS_OF_NUMPY,

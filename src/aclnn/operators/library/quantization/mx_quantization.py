@@ -19,7 +19,6 @@ from aclnn.core.checks import (
     not_empty,
     nothing_to_write,
     one_of,
-    present,
     rule,
     same_dtype,
     same_shape,
@@ -442,7 +441,6 @@ def _grouped(version: int) -> Operator:
             scales_out("mxscale", "columns, of each group from a row of its own"),
         ),
         (
-            present("x", "groupIndex", "roundMode", *_GROUPED),
             dtype_in(HALVES, "x"),
             dtype_in((D.INT32,) if version > 1 else (D.INT32, D.INT64), "groupIndex"),
             dtype_in(formats, "y"),

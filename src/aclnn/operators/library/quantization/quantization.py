@@ -24,7 +24,6 @@ from aclnn.core.checks import (
     listing,
     no_zero_dims,
     one_of,
-    present,
     public_format,
     rule,
     same_dtype,
@@ -200,7 +199,6 @@ def _static(name: str, products: frozenset[Product], *further: Parameter) -> Ope
         ),
         support=support(FLOATING, products),
         checks=(
-            present("x", "scale", "roundMode", "y"),
             some_dims("x"),
             dtype_in(floating, "x"),
             dtype_in(quantized_types, "y"),
@@ -275,7 +273,6 @@ _DIVIDED = Operator(
     ),
     support=support(FLOATING, MODERN | _INFERENCE),
     checks=(
-        present("x", "scales", "out"),
         limited_dims("x"),
         same_shape("out", "x"),
         dims_between(1, 1, "scales"),
@@ -410,7 +407,6 @@ def _dynamic(version: int) -> Operator:
         parameters=(*parameters, *outputs),
         support=support((D.FLOAT16, D.BF16), MODERN if version < 3 else CLASS_950),
         checks=(
-            present("x", *(["quantMode"] if version > 2 else []), "yOut", "scaleOut"),
             *attributes,
             dtype_in(lambda product: floating(product) - {D.FLOAT}, "x"),
             same_dtype(_SMOOTH, "x"),
@@ -509,7 +505,6 @@ def _scales(version: int) -> Operator:
         ),
         support=support((D.FLOAT,), MODERN | _INFERENCE),
         checks=(
-            present("scale", "out"),
             dtype_in({D.FLOAT}, "scale", "offset"),
             dtype_in({D.UINT64, D.INT64}, "out"),
             *((one_of("roundMode", 0, 1),) * rounds),
@@ -544,7 +539,6 @@ _RESTORED = Operator(
     ),
     support=support((*MOST,), MODERN | _INFERENCE),
     checks=(
-        present("x", "scale", "y"),
         dtype_in(quantized_types, "x"),
         dtype_in(lambda product: floating(product) - {D.FLOAT}, "y"),
         dtype_in(lambda product: floating(product) - {D.FLOAT16}, "scale"),

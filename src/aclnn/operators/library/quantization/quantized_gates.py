@@ -21,7 +21,6 @@ from aclnn.core.checks import (
     on,
     one_of,
     only_if,
-    present,
     rule,
     same_shape,
     shape_is,
@@ -228,7 +227,6 @@ def _smooth(name: str, more: bool) -> Operator:
         ),
         support=support(FLOATING, MODERN),
         checks=(
-            present("x", "yOut", "scaleOut"),
             one_of(_MODE, None, _STATIC, _DYNAMIC),
             *((one_of("groupListType", 0, 1), one_of("dstType", int(D.INT8), int(D.INT4))) if more else ()),
             dtype_in(floating, "x"),
@@ -361,7 +359,6 @@ def _dequantized(name: str, more: bool) -> Operator:
         ),
         support=support((D.INT32, D.FLOAT16, D.BF16), MODERN),
         checks=(
-            present("x", "yOut", "scaleOut"),
             one_of(_MODE, None, _STATIC, _DYNAMIC),
             *with_code(
                 ACLNN_ERR_PARAM_NULLPTR,

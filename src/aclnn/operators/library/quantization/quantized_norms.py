@@ -18,7 +18,6 @@ from aclnn.core.checks import (
     floating,
     listing,
     only_if,
-    present,
     restricted,
     rule,
     same_dtype,
@@ -29,7 +28,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import float32
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape, present
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
 from aclnn.operators.library.common import MODERN, attribute, optional_in, support, tensor_in, tensor_out
@@ -148,7 +147,6 @@ def _static(name: str, more: bool) -> Operator:
         ),
         support=support(FLOATING, MODERN),
         checks=(
-            present("x1", "x2", "gamma", _SCALES[0], *_INTEGERS, "xOut"),
             dtype_in(_inputs, "x1"),
             *(same_dtype(other, "x1") for other in ("x2", "gamma", *beta, "xOut", *norm)),
             same_dtype(_SCALES[1], _SCALES[0]),
@@ -229,7 +227,6 @@ _SINGLE = Operator(
     ),
     support=support(FLOATING, MODERN),
     checks=(
-        present("x", "gamma", "beta", "scale", "offset", "y"),
         dtype_in(_inputs, "x"),
         same_dtype("gamma", "x"),
         same_dtype("beta", "x"),
@@ -404,7 +401,6 @@ def _dynamic(name: str, more: bool) -> Operator:
         ),
         support=support((D.FLOAT16, D.BF16), MODERN),
         checks=(
-            present("x1", "x2", "gamma", *_INTEGERS, "xOut", *_FOUND),
             dtype_in(_halves, "x1"),
             *(same_dtype(other, "x1") for other in ("x2", "gamma", *_SMOOTH, *beta, "xOut")),
             dtype_in(lambda product: set(MOST) if more else {D.INT8}, *_INTEGERS),

@@ -28,7 +28,6 @@ from aclnn.core.checks import (
     null,
     on,
     one_of,
-    present,
     public_format,
     restricted,
     rule,
@@ -546,7 +545,6 @@ def _operator(
         ),
         support={**taken, **(support((*taken[Product.ASCEND_950], *_MX_FORMATS), CLASS_950) if is_new else {})},
         checks=(
-            present("x1", "x2", names.scale, "out"),
             *((each("null or empty", _RESERVED, _nothing, code),) if code is not None else ()),
             *(restricted("without FLOAT8_E8M0", lambda call: not _is_mx(call), *plain) if is_new else plain),
             *(_mx_checks(*mx) * is_new),
@@ -613,7 +611,6 @@ def _oldest(name: str) -> Operator:
         ),
         support=support({D.INT8}, A2_CLASS),
         checks=(
-            present(*tensors),
             dtype_in({D.INT8}, "x1", "x2"),
             dtype_in({D.INT32}, "bias"),
             *(() if is_first else (dtype_in({D.UINT64}, _FACTOR),)),

@@ -16,7 +16,6 @@ from aclnn.core.checks import (
     generated,
     not_empty,
     one_of,
-    present,
     restricted,
     same_dtype,
     same_shape,
@@ -104,7 +103,6 @@ OPERATORS = (
         ),
         support=support(FLOATING, A2_CLASS),
         checks=(
-            present("x", "scale", "groupIndex", "y"),
             dtype_in(floating, "x", "scale"),
             dtype_in(INDEX_TYPES, "groupIndex"),
             dtype_in(MOST, "y"),

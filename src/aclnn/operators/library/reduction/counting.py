@@ -13,7 +13,6 @@ from aclnn.core.checks import (
     dtype_in,
     extents,
     limited_dims,
-    present,
     public_format,
     real,
     rule,
@@ -107,7 +106,6 @@ OPERATORS = (
         ),
         support=support(NUMBERS, MODERN),
         checks=(
-            present("self", "out"),
             dtype_in(INTEGERS, "self"),
             dtype_in({D.INT32, D.INT64, D.FLOAT, D.DOUBLE}, "out"),
             dtype_in({D.FLOAT, D.FLOAT16, D.DOUBLE, D.BOOL, *INTEGERS}, "weights"),
@@ -131,7 +129,6 @@ OPERATORS = (
             tensor_out(),
         ),
         (
-            present("self", "min", "max", "out"),
             dtype_in(where_supported(_COUNTED), "self", "out"),
             real("min", "max"),
             rule("finite or equal: max", _finite),
@@ -160,7 +157,6 @@ OPERATORS = (
         "Trace: the sum of a matrix's diagonal.",
         (tensor_in("self", "the matrix"), tensor_out()),
         (
-            present("self", "out"),
             dtype_in(where_supported(NUMBERS), "self", "out"),
             dims_between(2, 2, "self"),
             rule(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import axis, dtype_in, extents, has_zero, limited_dims, present, rule, where_supported
+from aclnn.core.checks import axis, dtype_in, extents, has_zero, limited_dims, rule, where_supported
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import Product
@@ -84,11 +84,9 @@ def listed_dtype(dtypes: Collection[D] | Callable[[Product], Collection[D]]) -> 
     allowed = dtypes if callable(dtypes) else where_supported(dtypes)
 
     def violation(call: Call) -> str | None:
-        return (
-            None
-            if call["dtype"] in allowed(call.product)
-            else (f"dtype: expected a data type that {call.operator.function} takes, got {call['dtype'].c_name}")
-        )
+        if call["dtype"] in allowed(call.product):
+            return None
+        return f"dtype: expected a data type that {call.operator.function} takes, got {call['dtype'].c_name}"
 
     return rule("data type: dtype", violation)
 
@@ -118,11 +116,9 @@ def one_element(name: str) -> Check:
 
     def violation(call: Call) -> str | None:
         got = call[name]
-        return (
-            None
-            if got.size == 1 or not call["self"].size * got.size
-            else f"{name}: expected one element, got shape {extents(got.shape)}"
-        )
+        if got.size == 1 or not call["self"].size * got.size:
+            return None
+        return f"{name}: expected one element, got shape {extents(got.shape)}"
 
     return rule(f"one element: {name}", violation)
 
@@ -181,7 +177,6 @@ def reduction(
         each.name for each in parameters if each.name not in (dims.name, keep, "dtype") and each.kind is not Kind.OUTPUT
     ]
     alone = dims.kind is Kind.INT64
-    objects = [each.name for each in parameters if each.kind in (Kind.SCALAR, Kind.INT_ARRAY) and not each.optional]
 
     def work(call: Call) -> Library | None:
         if call[outputs[0]].size == 0 or (skips_empty and call["self"].size == 0):
@@ -203,7 +198,6 @@ def reduction(
         parameters=(SELF, *parameters),
         support=support(dtypes, products),
         checks=(
-            present("self", *objects, *outputs),
             dtype_in(on_950(more_on_950, dtypes), "self"),
             dtype_in(on_950(more_on_950, results), outputs[0]),
             *more,

@@ -17,7 +17,6 @@ from aclnn.core.checks import (
     extents,
     floating,
     limited_dims,
-    present,
     real,
     rule,
     same_dtype,
@@ -152,7 +151,6 @@ def _pairwise(name: str, p: Parameter, products: frozenset[Product]) -> Operator
         "Pairwise distances between the rows of a matrix.",
         (tensor_in("self", "the rows"), p, tensor_out("out", "the distances for all pairs i < j, row by row")),
         (
-            present("self", *((p.name,) if is_scalar else ()), "out"),
             dtype_in(_NARROW, "self", "out"),
             same_dtype("out", "self"),
             dims_between(2, 2, "self"),
@@ -186,7 +184,6 @@ def _renorm(name: str, x: str, out: str) -> Operator:
             *((tensor_out(),) if own else ()),
         ),
         (
-            present(x, "p", "maxNorm", *((out,) if own else ())),
             dtype_in(floating, x),
             *((same_dtype(out, x), same_format(out, x)) if own else ()),
             dims_between(2, 8, x),
@@ -217,7 +214,6 @@ OPERATORS = (
             tensor_out(),
         ),
         (
-            present("x1", "x2", "out"),
             dtype_in(floating, "x1", "x2", "out"),
             same_dtype("x1", "out"),
             same_dtype("x2", "out"),
@@ -247,7 +243,6 @@ OPERATORS = (
         ),
         support=support(_NARROW, MODERN),
         checks=(
-            present("grad", "x1", "x2", "cdist", "out"),
             dtype_in(_NARROW, "grad", "x1", "x2", "cdist", "out"),
             *(same_dtype(name, "grad") for name in ("x1", "x2", "cdist", "out")),
             dims_between(2, 7, "grad", "x1", "x2"),

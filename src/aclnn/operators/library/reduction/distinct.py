@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import axis, dtype_in, limited_dims, only_if, present, rule, same_dtype, where_supported
+from aclnn.core.checks import axis, dtype_in, limited_dims, only_if, rule, same_dtype, where_supported
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.operators.library.common import (
@@ -112,7 +112,6 @@ def _distinct(
         parameters=(_SELF, *given, *outputs),
         support=support(dtypes, MODERN),
         checks=(
-            present("self", *names),
             dtype_in(where_supported(dtypes), "self"),
             same_dtype("valueOut", "self"),
             dtype_in({D.INT64}, *names[1:]),

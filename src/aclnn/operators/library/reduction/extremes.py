@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import axis, dtype_in, limited_dims, present, public_format, rule, same_dtype, where_supported
+from aclnn.core.checks import axis, dtype_in, limited_dims, public_format, rule, same_dtype, where_supported
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.operators.library.common import (
@@ -47,7 +47,6 @@ def _extreme(name: str, summary: str, function: Callable[[Any], Any]) -> Operato
         summary,
         (SELF, OUT),
         (
-            present("self", "out"),
             dtype_in(where_supported(REAL), "self", "out"),
             limited_dims("self", "out"),
             one_element("out"),
@@ -77,7 +76,6 @@ def _extreme_place(
         parameters=(SELF, *ALONG, replace(OUT, index_of="self")),
         support=support(_INDEXED),
         checks=(
-            present("self", "out"),
             dtype_in(on_950(more, _INDEXED), "self"),
             dtype_in({D.INT32, D.INT64}, "out"),
             limited_dims("self", "out"),
@@ -160,7 +158,6 @@ def _medians(
             f"Median of all elements, the lower of two; {nan}, or no element.",
             (SELF, tensor_out(out, "the median, the lower of two")),
             (
-                present("self", out),
                 dtype_in(where_supported(_RANKED), "self"),
                 same_dtype(out, "self"),
                 limited_dims("self"),
@@ -260,7 +257,6 @@ OPERATORS = (
         "Minimum and maximum of all elements.",
         (SELF, *_BOTH),
         (
-            present("self", "minOut", "maxOut"),
             dtype_in(where_supported(REAL), "self"),
             *_BOTH_TYPES,
             limited_dims("self", "minOut", "maxOut"),

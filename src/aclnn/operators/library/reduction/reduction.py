@@ -20,7 +20,6 @@ from aclnn.core.checks import (
     limited_dims,
     listing,
     on,
-    present,
     public_format,
     rule,
     same_dtype,
@@ -282,7 +281,6 @@ def _global_pool(name: str, words: str, function: Callable[[Any], Any], dtypes: 
         f"The {words} of each channel.",
         (SELF, OUT),
         (
-            present("self", "out"),
             dtype_in(where_supported(dtypes), "self"),
             same_dtype("out", "self"),
             same_format("out", "self"),
@@ -314,7 +312,6 @@ OPERATORS = (
             "out = ln(sum of self over axes)",
             _sum,
             (
-                present("self", "axes", "out"),
                 dtype_in(on_950((D.BF16,), _SINGLE_OR_HALF), "self"),
                 same_dtype("out", "self"),
                 limited_dims("self"),
@@ -338,7 +335,6 @@ OPERATORS = (
         "out = sum of self over dims",
         _sum,
         (
-            present("self", "dims", "out"),
             dtype_in(where_supported(NUMBERS), "self", "out"),
             listed_dtype(NUMBERS),
             rule("data type dtype: out", of_dtype),
@@ -357,7 +353,6 @@ OPERATORS = (
         "out = sum of self over dim / number of elements summed",
         _mean,
         (
-            present("self", "dim", "out"),
             dtype_in(where_supported(_MEANT), "self"),
             listed_dtype(_MEANT),
             dtype_in(where_supported(_MEANT), "out"),
@@ -383,7 +378,6 @@ OPERATORS = (
         "out = sum of self over dim / number of elements summed",
         _mean,
         (
-            present("self", "dim", "out"),
             dtype_in(where_supported(_MEANT), "self", "out"),
             same_dtype("out", "self"),
             valid_dims("dim"),
@@ -403,7 +397,6 @@ OPERATORS = (
         "out = sum of self over dim, 0 for NaN",
         lambda values, axes: _sum(np.where(np.isnan(values), 0, values) if values.dtype.kind == "f" else values, axes),
         (
-            present("self", "dim", "out"),
             dtype_in(_summed, "self", "out"),
             listed_dtype(_summed),
             rule("data type dtype: out", of_dtype),
@@ -428,7 +421,6 @@ OPERATORS = (
         ),
         support=support(_NORMED),
         checks=(
-            present("self", "ord", "dims", "out"),
             dtype_in(where_supported(_NORMED), "self", "out"),
             rule("data type dtype: out", of_dtype),
             rule(
@@ -531,7 +523,6 @@ OPERATORS = (
         "Product of all elements.",
         (SELF, _DTYPE, OUT),
         (
-            present("self", "out"),
             dtype_in(where_supported(NUMBERS), "self", "out"),
             listed_dtype(NUMBERS),
             rule("data type dtype: out", of_dtype),

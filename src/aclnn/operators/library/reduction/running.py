@@ -14,7 +14,6 @@ from aclnn.core.checks import (
     floating,
     limited_dims,
     limited_dims_unless_contiguous,
-    present,
     rule,
     same_dtype,
     same_shape,
@@ -136,7 +135,6 @@ def _running_extreme(name: str, word: str, extreme: Any) -> Operator:
             tensor_out("indicesOut", "INT32 or INT64", index_of="self"),
         ),
         (
-            present("self", "valuesOut", "indicesOut"),
             axis("dim", "self"),
             dtype_in(where_supported(REAL), "self"),
             dtype_in(where_supported(REAL), "valuesOut"),
@@ -167,7 +165,6 @@ OPERATORS = (
         "Exponentials of the sums of all segments along the last dimension.",
         (SELF, OUT),
         (
-            present("self", "out"),
             dtype_in(floating, "self"),
             same_dtype("out", "self"),
             dims_between(3, 4, "self"),
@@ -184,7 +181,6 @@ OPERATORS = (
         (tensor_in("self", "the numbers"), DIM, _DTYPE, OUT),
         _SUMMED,
         (
-            present("self", "out"),
             dtype_in(where_supported(NUMBERS), "self"),
             dtype_in(where_supported(_SUMMED), "out"),
             listed_dtype(_SUMMED),
@@ -207,7 +203,6 @@ OPERATORS = (
         ),
         _SUMMED,
         (
-            present("self", "out"),
             dtype_in(where_supported(_SUMMED), "self", "out"),
             same_dtype("out", "self"),
             limited_dims("self"),
@@ -224,7 +219,6 @@ OPERATORS = (
         (tensor_in("input", "the numbers"), _AXIS, _DTYPE, OUT),
         _MULTIPLIED,
         (
-            present("input", "axis", "out"),
             dtype_in(where_supported(_MULTIPLIED), "input", "out"),
             dtype_in(INDEX_TYPES, "axis"),
             rule("data type dtype: out", _own_type_or_dtype),
@@ -240,7 +234,6 @@ OPERATORS = (
         (tensor_out("input", "the input, replaced by the products", updated=True), _AXIS),
         _MULTIPLIED,
         (
-            present("input", "axis"),
             dtype_in(where_supported(_MULTIPLIED), "input"),
             dtype_in(INDEX_TYPES, "axis"),
             limited_dims_unless_contiguous("input"),

@@ -16,7 +16,6 @@ from aclnn.core.checks import (
     elsewhere,
     extents,
     limited_dims,
-    present,
     public_format,
     rule,
     same_dtype,
@@ -107,7 +106,6 @@ def _sorting(name: str, summary: str, parameters: tuple[Parameter, ...], count: 
         ),
         support=support(REAL if name == "topk" else (*_ORDERED, D.BOOL)),
         checks=(
-            present("self", "valuesOut", "indicesOut"),
             dtype_in(where_supported(REAL) if name == "topk" else _SORTED, "self"),
             same_dtype("valuesOut", "self"),
             dtype_in({D.INT64}, "indicesOut"),
@@ -212,7 +210,6 @@ def _search(name: str, summary: str, searched: Parameter) -> Operator:
         ),
         support=support(_SEARCHED, WITH_TRAINING),
         checks=(
-            present(_SEQUENCE, "self", "out"),
             dtype_in(where_supported(_SEARCHED), _SEQUENCE, *(() if is_scalar else ("self",))),
             rule("by outInt32: out", _places_type),
             limited_dims(_SEQUENCE, *(() if is_scalar else ("self",))),
@@ -261,7 +258,6 @@ OPERATORS = (
             tensor_out("out", "the indices; INT64", index_of="self"),
         ),
         (
-            present("self", "out"),
             dtype_in(_INDEXED, "self"),
             dtype_in({D.INT64}, "out"),
             limited_dims("self"),
@@ -295,7 +291,6 @@ OPERATORS = (
         ),
         support=support(_BUCKETED, CLASS_950),
         checks=(
-            present("self", "boundaries", "out"),
             dtype_in(_BUCKETED, "self", "boundaries"),
             rule("by outInt32: out", _places_type),
             limited_dims("self"),

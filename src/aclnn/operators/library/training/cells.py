@@ -19,7 +19,6 @@ from aclnn.core.checks import (
     extents,
     format_is,
     no_zero_dims,
-    present,
     restricted,
     rule,
     same_dtype,
@@ -27,7 +26,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape, present
 from aclnn.core.products import A2_CLASS, CLASS_950
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import attribute, declared, on_950, optional_in, support, tensor_in, tensor_out
@@ -190,7 +189,6 @@ OPERATORS: tuple[Operator, ...] = (
             tensor_out("gradBiasOut", "the gradient with respect to the bias, with hasBias"),
         ),
         (
-            present(*_LSTM_GIVEN, *_LSTM_FOUND),
             dtype_in(_SINGLE, "gradHyOptional"),
             *_alike("gradHyOptional", *_LSTM_GIVEN[1:], *_LSTM_FOUND),
             dims_between(2, 2, "gradHyOptional"),
@@ -218,7 +216,6 @@ OPERATORS: tuple[Operator, ...] = (
             tensor_out("storageOut", "r, z, n, hx and hn, for the gradient"),
         ),
         (
-            present("inputGates", "hiddenGates", "hx", "hyOut", "storageOut"),
             dtype_in(_ALL, "inputGates"),
             *_alike("inputGates", "hx", *_GRU_ROWS[1:]),
             dims_between(2, 2, "inputGates", "hiddenGates", "hx", "hyOut", "storageOut"),

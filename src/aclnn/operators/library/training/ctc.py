@@ -15,7 +15,6 @@ from aclnn.core.checks import (
     dims_between,
     dtype_in,
     extents,
-    present,
     rule,
     same_dtype,
     same_shape,
@@ -251,7 +250,6 @@ OPERATORS = (
         ),
         support={**support(_WIDE, WITH_INFERENCE), **support(REAL_FLOATING, MODERN)},
         checks=(
-            present("logProbs", "targets", "inputLengths", "targetLengths", "negLogLikelihoodOut", "logAlphaOut"),
             dims_between(2, 3, "logProbs"),
             *_FITTING,
             shape_is("one for each sample", lambda call: call["logProbs"].shape[1:-1], "negLogLikelihoodOut"),
@@ -277,9 +275,6 @@ OPERATORS = (
         ),
         support={**support(_WIDE, WITH_TRAINING), **support(REAL_FLOATING, MODERN)},
         checks=(
-            present(
-                "gradOut", "logProbs", "targets", "inputLengths", "targetLengths", "negLogLikelihood", "logAlpha", "out"
-            ),
             dims_between(3, 3, "logProbs"),
             *_FITTING,
             shape_is("one for each sample", lambda call: call["logProbs"].shape[1:2], "gradOut", "negLogLikelihood"),

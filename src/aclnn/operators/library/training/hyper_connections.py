@@ -18,7 +18,6 @@ from aclnn.core.checks import (
     not_empty,
     on,
     one_of,
-    present,
     public_format,
     restricted,
     rule,
@@ -31,7 +30,7 @@ from aclnn.core.checks import (
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Operator
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, present
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import MODERN, attribute, declared, logistic, optional_in, tensor_in, tensor_out
@@ -372,7 +371,6 @@ def _pre(version: int) -> Operator:
             tensor_out("hPreOptional", "for the gradient; FLOAT", optional=True),
         ),
         (
-            present("x", "phi", "alpha", "bias", "hIn", "hPost"),
             rule("matrices of three kinds: hRes", _wanted_matrices, ACLNN_ERR_PARAM_NULLPTR),
             *(one_of(parameter.name, 0, 1) for parameter in mode),
             dtype_in(set(_HALVES), "x"),
@@ -445,7 +443,6 @@ OPERATORS = (
             tensor_out("out", "the gradient with respect to x"),
         ),
         (
-            present("gradOutput", *_KEPT, "out"),
             dtype_in({D.FLOAT}, "gradOutput", *_KEPT, "out"),
             public_format("gradOutput", *_KEPT, "out"),
             dims_between(3, 4, "gradOutput"),

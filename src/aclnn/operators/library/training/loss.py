@@ -21,7 +21,6 @@ from aclnn.core.checks import (
     floating,
     limited_dims,
     listing,
-    present,
     promotable,
     public_format,
     rule,
@@ -317,7 +316,6 @@ def _pairwise(
         parameters=(*pair, *weights, reduced, *numbers, tensor_out("out", "the loss")),
         support=support(dtypes, WITH_INFERENCE),
         checks=(
-            present("self", "target", "out"),
             *(types or (dtype_in(floating, "self", "target", *(each.name for each in weights), "out"),)),
             reduction,
             limited_dims("self", "target"),
@@ -341,7 +339,6 @@ def _pairwise(
         ),
         support=support(_DTYPES, MODERN | WITH_TRAINING),
         checks=(
-            present("gradOutput", "self", "target", "out"),
             dtype_in(floating, "gradOutput", "self", "target", *(each.name for each in weights), "out"),
             reduction,
             limited_dims("gradOutput", "self", "target"),
@@ -494,7 +491,6 @@ OPERATORS = (
             tensor_out("backprop", "the gradient with respect to features"),
         ),
         (
-            present("features", "labels", "loss", "backprop"),
             dtype_in(where_supported(_DTYPES), "features"),
             *(same_dtype(name, "features") for name in ("labels", "loss", "backprop")),
             dims_between(2, 2, "features"),
@@ -520,7 +516,6 @@ OPERATORS = (
         ),
         support=support(_DTYPES, WITH_INFERENCE),
         checks=(
-            present("self", "target", "weight", "out", "totalWeightOut"),
             same_dtype("weight", "self"),
             castable_from(lambda call: call["self"].dtype, "out", "totalWeightOut"),
             dtype_in(floating, "self"),
@@ -547,7 +542,6 @@ OPERATORS = (
             tensor_out("out", "the gradient with respect to self"),
         ),
         (
-            present("gradOutput", "self", "target", "weight", "totalWeight", "out"),
             same_dtype("gradOutput", "self"),
             same_dtype("weight", "self"),
             same_dtype("totalWeight", "self"),
@@ -580,7 +574,6 @@ OPERATORS = (
         ),
         support=support(_DTYPES, WITH_INFERENCE),
         checks=(
-            present("self", "target", "weight", "out", "totalWeight"),
             same_dtype("weight", "self"),
             castable_from(lambda call: call["self"].dtype, "out", "totalWeight"),
             dtype_in(floating, "self"),
@@ -607,7 +600,6 @@ OPERATORS = (
             tensor_out("out", "the gradient with respect to self"),
         ),
         (
-            present("gradOutput", "self", "target", "weight", "totalWeight", "out"),
             same_dtype("gradOutput", "self"),
             same_dtype("weight", "self"),
             same_dtype("totalWeight", "self"),
@@ -718,7 +710,6 @@ OPERATORS = (
         ),
         support=support(_DTYPES, MODERN),
         checks=(
-            present("gradOutput", "self", "target", "gradTarget"),
             dtype_in(floating, "gradOutput", "self", "target", "gradTarget"),
             same_dtype("gradTarget", "target"),
             limited_dims("gradOutput", "self", "target"),
@@ -741,7 +732,6 @@ OPERATORS = (
             tensor_out("isTarget", "1 for the target classes of a sample, else 0"),
         ),
         (
-            present("self", "target", "out", "isTarget"),
             dtype_in(floating, "self"),
             dtype_in({D.INT64, D.INT32}, "target"),
             same_dtype("out", "self"),

@@ -13,7 +13,6 @@ from aclnn.core.checks import (
     each,
     extents,
     floating,
-    present,
     same_dtype,
     same_shape,
 )
@@ -60,7 +59,6 @@ OPERATORS = (
             tensor_out("out", "the result"),
         ),
         (
-            present("self", "out"),
             dtype_in(floating, "self"),
             *(same_dtype(name, "self") for name in (*_FACTORS, "out")),
             dims_between(3, 3, "self"),

@@ -16,7 +16,6 @@ from aclnn.core.checks import (
     extents,
     floating,
     generated,
-    present,
     restricted,
     rule,
     same_dtype,
@@ -25,7 +24,7 @@ from aclnn.core.checks import (
     value_is,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, present
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import MODERN, optional_in, support, tensor_in, tensor_out
@@ -335,7 +334,6 @@ OPERATORS = (
         ),
         support=support(FLOATING, MODERN),
         checks=(
-            present(*_STATE, "grad", "step"),
             dtype_in(floating, "varRef"),
             *(same_dtype(name, "varRef") for name in ("mRef", "vRef", "grad")),
             dtype_in({D.INT64, D.FLOAT}, "step"),
@@ -472,7 +470,6 @@ OPERATORS = (
         ),
         support=support(FLOATING, MODERN),
         checks=(
-            present("currentScale", "growthTracker", "foundInf", "updatedScale", "updatedGrowthTracker"),
             dtype_in(floating, "currentScale"),
             same_dtype("foundInf", "currentScale"),
             same_dtype("updatedScale", "currentScale"),

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aclnn.core.checks import dtype_in, extents, on, one_of, present, rule, value_is, where_supported
+from aclnn.core.checks import dtype_in, extents, on, one_of, rule, value_is, where_supported
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import LISTS, Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.operator import LISTS, Call, Check, Kind, Library, Operator, Parameter, present
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import MODERN, declared, logistic, support, tensor_in, tensor_out

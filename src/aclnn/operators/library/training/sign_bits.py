@@ -11,7 +11,6 @@ from aclnn.core.checks import (
     dims_between,
     dtype_in,
     format_is,
-    present,
     rule,
     shape_is,
     unless_empty,
@@ -71,7 +70,6 @@ def _unpacked_shape(call: Call) -> Shape:
 
 def _checks(taken: Any, results: Any, rows: Check, shape: Any, *further: Check) -> tuple[Check, ...]:
     return (
-        present("self", "out"),
         *with_code(ACLNN_ERR_PARAM_INVALID, KERNEL_OF_THE_PRODUCT),
         dtype_in(taken, "self"),
         dtype_in(results, "out"),

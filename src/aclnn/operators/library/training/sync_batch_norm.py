@@ -20,7 +20,6 @@ from aclnn.core.checks import (
     floating,
     format_is,
     only_if,
-    present,
     public_format,
     restricted,
     rule,
@@ -30,7 +29,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format, float32
-from aclnn.core.operator import Call, Check, Kind, Library, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Parameter, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.operators.library.common import (
     MODERN,
@@ -215,7 +214,6 @@ _STATISTICS = (
     tensor_in("invstd", "1 / sqrt(variance + eps) of each channel"),
 )
 _REDUCED = ("gradOut", "input", "mean", "invstd")
-_GRADIENT = ("gradOut", "input", "mean", "invstd", "sumDy", "sumDyXmu", "counter", "gradInput")
 _SUMS, _GATHERED = ("totalSum", "totalSquareSum"), ("mean", "variance", "batchMean", "batchInvstd")
 
 OPERATORS = (
@@ -230,7 +228,6 @@ OPERATORS = (
             tensor_out("invstd", "the reciprocal standard deviation of each channel"),
         ),
         (
-            present("input", "mean", "invstd"),
             dtype_in(_narrow_before_950, "input"),
             dtype_in((D.FLOAT,), "mean", "invstd"),
             public_format("input", "mean", "invstd"),
@@ -253,7 +250,6 @@ OPERATORS = (
             tensor_out("output", "the result"),
         ),
         (
-            present("input", "mean", "invstd", "output"),
             dtype_in(floating, "input", "weight", "bias", "mean", "invstd", "output"),
             public_format("input", "output"),
             *_OF_X,
@@ -278,7 +274,6 @@ OPERATORS = (
             tensor_out("gradInput", "dx"),
         ),
         (
-            present(*_GRADIENT),
             dtype_in(floating, "gradOut", "input", "mean", "invstd", "weight", "sumDy", "sumDyXmu"),
             dtype_in((D.FLOAT, D.FLOAT16, D.INT32), "counter"),
             dtype_in(floating, "gradInput"),
@@ -341,7 +336,6 @@ OPERATORS = (
             tensor_out("invstdAll", "the reciprocal standard deviation of each channel"),
         ),
         (
-            present("input", "mean", "invstd", "counts", "meanAll", "invstdAll"),
             dtype_in(floating, "input", "mean", "invstd", *_RUNNING, "counts", "meanAll", "invstdAll"),
             public_format("input", "mean", "invstd"),
             *_OF_X,
@@ -362,7 +356,6 @@ OPERATORS = (
             tensor_out("squareSum", "the sum of squares of each channel"),
         ),
         (
-            present("x", "sum", "squareSum"),
             *_unless_x_is_empty(
                 dtype_in(floating, "x"),
                 dtype_in((D.FLOAT,), "sum", "squareSum"),
@@ -392,7 +385,6 @@ OPERATORS = (
                 tensor_out("batchInvstd", "the reciprocal standard deviation of each channel"),
             ),
             (
-                present(*_SUMS, "sampleCount", *_GATHERED),
                 dtype_in(_narrow_before_950, *_SUMS),
                 dtype_in(_counts(_narrow_before_950), "sampleCount"),
                 dtype_in(_narrow_before_950, *_GATHERED),

@@ -19,7 +19,6 @@ from aclnn.core.checks import (
     extents,
     format_is,
     one_of,
-    present,
     restricted,
     rule,
     same_dtype,
@@ -31,7 +30,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import Call, Check, Kind, Library
+from aclnn.core.operator import Call, Check, Kind, Library, present
 from aclnn.core.products import A2_CLASS
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR, ACLNN_ERR_RUNTIME_ERROR
 from aclnn.operators.library.common import (
@@ -198,7 +197,6 @@ OPERATORS = (
             tensor_out(_LOGITS, "the logits", optional=True),
         ),
         (
-            present("input", "weight", "target", *_NUMBERS, _MASK, _MASKED),
             dtype_in(set(_HALVES), "input"),
             dtype_in(set(INDEX_TYPES), "target"),
             same_dtype("weight", "input"),

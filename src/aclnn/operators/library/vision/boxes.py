@@ -16,7 +16,6 @@ from aclnn.core.checks import (
     floating,
     format_is,
     one_of,
-    present,
     rule,
     same_dtype,
     same_shape,
@@ -24,7 +23,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import Call, Kind
+from aclnn.core.operator import Call, Kind, present
 from aclnn.core.products import CLASS_950, Product
 from aclnn.operators.library.common import MODERN, attribute, constant_text, library_operator, tensor_in, tensor_out
 from aclnn.operators.library.vision.box_measures import complete

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aclnn.core.checks import FLOATING, dims_between, dtype_in, extents, present, rule, same_dtype, where_supported
+from aclnn.core.checks import FLOATING, dims_between, dtype_in, extents, rule, same_dtype, where_supported
 from aclnn.core.operator import Call, Check, Library, Shape
 from aclnn.core.products import A2_CLASS, Product
 from aclnn.operators.library.common import (
@@ -165,7 +165,6 @@ _COMMON = (
 def _checks(*outputs: str, grad: tuple[str, ...] = ()) -> tuple[Check, ...]:
     floats = where_supported(FLOATING)
     return (
-        present(*_INPUTS, *grad, *outputs),
         dtype_in(floats, "value"),
         dtype_in(INDEX_TYPES, *_MAPS),
         dtype_in(floats, "location", "attnWeight", *grad, *outputs),

@@ -27,7 +27,6 @@ from aclnn.core.checks import (
     listing,
     on,
     one_of,
-    present,
     public_format,
     rule,
     same_dtype,
@@ -468,7 +467,6 @@ def _operator(
     tensors = tuple(p.name for p in parameters if p.is_tensor)
     indices = tuple(each for each in tensors if each.startswith("indices"))
     others = tuple(each for each in tensors if each not in ("self", *indices))
-    required = tuple(p.name for p in parameters if (p.is_tensor or p.kind is Kind.INT_ARRAY) and not p.optional)
 
     def work(call: Call) -> Library | None:
         if call[outputs[0]].size == 0:
@@ -483,7 +481,6 @@ def _operator(
         parameters=parameters,
         support={product: frozenset(taken(product)) for product in products},
         checks=(
-            present(*required),
             dtype_in(taken, "self"),
             *((same_dtype(each, "self") for each in others) if types is None else types),
             *(dtype_in(index_types, each) for each in indices),
@@ -556,7 +553,6 @@ OPERATORS = (
         ),
         support=_PLANE_TYPES,
         checks=(
-            present("self", "kernelShape", "strides", "pads", "dilations", "out"),
             dtype_in(lambda product: _PLANE_TYPES.get(product, _DTYPES), "self"),
             same_dtype("out", "self"),
             *_alike("self", "out"),

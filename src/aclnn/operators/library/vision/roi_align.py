@@ -8,21 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import (
-    dims_between,
-    dtype_in,
-    extents,
-    format_is,
-    one_of,
-    present,
-    rule,
-    same_dtype,
-    shape_is,
-    value_is,
-)
+from aclnn.core.checks import dims_between, dtype_in, extents, format_is, one_of, rule, same_dtype, shape_is, value_is
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import Call, Check, Kind, Parameter
+from aclnn.core.operator import Call, Check, Kind, Parameter, present
 from aclnn.core.products import A2_CLASS, Product
 from aclnn.operators.library.common import (
     WITH_INFERENCE,
@@ -256,7 +245,6 @@ OPERATORS = (
             tensor_out("out", "(K, C, pooledHeight, pooledWidth)"),
         ),
         (
-            present("self", "boxes", "out"),
             dtype_in(_FLOATS, "self"),
             same_dtype("boxes", "self"),
             same_dtype("out", "self"),
@@ -286,7 +274,6 @@ OPERATORS = (
             tensor_out("gradInput", "the gradient with respect to the planes"),
         ),
         (
-            present("gradOutput", "boxes", "inputShape", "gradInput"),
             dtype_in((D.FLOAT,), "gradOutput", "boxes", "gradInput"),
             *_formats(("gradOutput", "gradInput"), ("boxes",)),
             dims_between(2, 2, "boxes"),

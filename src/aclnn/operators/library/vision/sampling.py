@@ -22,7 +22,6 @@ from aclnn.core.checks import (
     listing,
     one_of,
     only_if,
-    present,
     rule,
     same_dtype,
     same_shape,
@@ -32,7 +31,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.operators.library.common import (
     MODERN,
@@ -289,7 +288,6 @@ def _sampler(rank: int) -> tuple[Operator, Operator]:
         parameters=(*given, tensor_out("out", f"(N, C, {places})")),
         support={product: taken(product) for product in products},
         checks=(
-            present("input", "grid", "out"),
             same_dtype("grid", "input"),
             same_dtype("out", "input"),
             dtype_in(taken, "input"),
@@ -376,7 +374,6 @@ AFFINE_GRID = library_operator(
         tensor_out("out", "(N, H, W, 2) or (N, D, H, W, 3)"),
     ),
     (
-        present("theta", "size", "out"),
         dtype_in((D.FLOAT, D.FLOAT16), "theta"),
         same_dtype("out", "theta"),
         dims_between(3, 3, "theta"),

@@ -14,7 +14,6 @@ from aclnn.core.checks import (
     dims_between,
     dtype_in,
     extents,
-    present,
     rule,
     same_dtype,
     same_shape,
@@ -108,7 +107,6 @@ def _unpooling(rank: int) -> tuple[Operator, Operator]:
         Parameter(name, name, Kind.INT_ARRAY, "the pooling parameter; without effect")
         for name in (() if planar else ("stride", "padding"))
     )
-    arrays = (size.name, *(each.name for each in steps))
     sizes = (
         *(_sizes(rank, each.name, {"outputSize": 1, "stride": 1}.get(each.name)) for each in (size, *steps)),
         rule("room for all: outputSize", _room),
@@ -147,7 +145,6 @@ def _unpooling(rank: int) -> tuple[Operator, Operator]:
         "out[indices[i]] = self[i] in each plane",
         (x, indices, size, *steps, tensor_out()),
         (
-            present("self", "indices", *arrays, "out"),
             *contiguous,
             dtype_in(_DTYPES, "self"),
             same_dtype("out", "self"),
@@ -188,7 +185,6 @@ def _unpooling(rank: int) -> tuple[Operator, Operator]:
             tensor_out("out", "the gradient with respect to self"),
         ),
         (
-            present("gradOutput", "self", "indices", *arrays, "out"),
             *contiguous,
             *typed,
             dtype_in(_INDICES if planar else (D.INT64,), "indices"),

@@ -21,7 +21,6 @@ from aclnn.core.checks import (
     extents,
     listing,
     on,
-    present,
     public_format,
     rule,
     same_dtype,
@@ -294,7 +293,6 @@ def _upsampling(
             return None
         return f"scales: expected at most {_MOST_STEP} elements from one, got one for {step:g}"
 
-    arrays = ("outputSize", *(("inputSize",) if backward else ()))
     types = _types(name)
     checks = (
         dtype_in(lambda product: where_supported(types.get(product, FLOATING))(product), given),
@@ -341,10 +339,7 @@ def _upsampling(
             tensor_out(out, "the gradient with respect to self" if backward else "the result"),
         ),
         support={product: support(types[product], (product,))[product] for product in products},
-        checks=(
-            present(given, *arrays, out),
-            *(unless_empty((given, out), *checks) if name in _UNSEEN_IF_EMPTY else checks),
-        ),
+        checks=unless_empty((given, out), *checks) if name in _UNSEEN_IF_EMPTY else checks,
         work=work,
         in_header_of=name if antialiased else re.sub(r"(linear|nearest|cubic)(\dd)", r"\1_\2", name),
     )
