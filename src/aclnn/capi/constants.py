@@ -57,8 +57,7 @@ ENUMS: dict[str, dict[str, int]] = {
     "aclrtCntNotifyRecordMode": _count("ACL_RT_CNT_NOTIFY_RECORD_", "SET_VALUE_MODE ADD_MODE BIT_OR_MODE")
     | {"ACL_RT_CNT_NOTIFY_RECORD_BIT_AND_MODE": 4},
     "aclrtCntNotifyWaitMode": _count(
-        "ACL_RT_CNT_NOTIFY_WAIT_",
-        "LESS_MODE EQUAL_MODE BIGGER_MODE BIGGER_OR_EQUAL_MODE EQUAL_WITH_BITMASK_MODE",
+        "ACL_RT_CNT_NOTIFY_WAIT_", "LESS_MODE EQUAL_MODE BIGGER_MODE BIGGER_OR_EQUAL_MODE EQUAL_WITH_BITMASK_MODE"
     ),
     "aclrtCallbackBlockType": _count("ACL_CALLBACK_", "NO_BLOCK BLOCK"),
     "aclRegisterCallbackType": _count(

@@ -250,8 +250,7 @@ def aclmdlRIGetTasksByStream(stream: int, tasks: int | None, numTasks: int) -> N
     lane = handles.get(stream, _Lane)
     if lane is None:
         raise AclnnError(
-            ACL_ERROR_RT_PARAM_INVALID,
-            f"stream: expected one of aclmdlRIGetStreams, got {handles.describe(stream)}",
+            ACL_ERROR_RT_PARAM_INVALID, f"stream: expected one of aclmdlRIGetStreams, got {handles.describe(stream)}"
         )
     _list(lane.handles, tasks, numTasks, ("tasks", "numTasks"))
 

@@ -424,22 +424,10 @@ def _updating(operator: Operator, outputs: Mapping[str, int], **others: Value) -
 
 _MOVED = {"means": attribute("means", (0.0,) * 4), "stds": attribute("stds", (1.0,) * 4)}
 
-_OF_LOGARITHMS = {
-    "base": attribute("base", -1.0),
-    "scale": attribute("scale", 1.0),
-    "shift": attribute("shift", 0.0),
-}
+_OF_LOGARITHMS = {"base": attribute("base", -1.0), "scale": attribute("scale", 1.0), "shift": attribute("shift", 0.0)}
 
-_RUNNING = {
-    "axis": only_integer(1),
-    "exclusive": attribute("exclusive", False),
-    "reverse": attribute("reverse", False),
-}
-_NORM = {
-    "axes": attribute("axes", ()),
-    "keepdim": attribute("keepdim", False),
-    "epsilon": attribute("epsilon", 1e-12),
-}
+_RUNNING = {"axis": only_integer(1), "exclusive": attribute("exclusive", False), "reverse": attribute("reverse", False)}
+_NORM = {"axes": attribute("axes", ()), "keepdim": attribute("keepdim", False), "epsilon": attribute("epsilon", 1e-12)}
 _RESIZED = {
     "size": integers,
     "align_corners": attribute("align_corners", False),
@@ -478,10 +466,7 @@ TYPES: dict[str, ByType] = {
     **compiled_types.TYPES,
     # Activations and norms.
     "Elu": function_call(
-        "aclnnElu",
-        alpha=scalar("alpha", 1.0),
-        scale=scalar("scale", 1.0),
-        inputScale=scalar("input_scale", 1.0),
+        "aclnnElu", alpha=scalar("alpha", 1.0), scale=scalar("scale", 1.0), inputScale=scalar("input_scale", 1.0)
     ),
     "EluGradV2": function_call(
         "aclnnEluBackward",
@@ -568,8 +553,7 @@ TYPES: dict[str, ByType] = {
     "ReverseV2": function_call("aclnnFlip", dims=integers),
     "Select": function_call("aclnnSWhere", "condition self other"),
     "Square": ByType(
-        BY_FUNCTION["aclnnMul"],
-        lambda given: {"self": given.tensor(), "other": given.tensor(), "out": given.output()},
+        BY_FUNCTION["aclnnMul"], lambda given: {"self": given.tensor(), "other": given.tensor(), "out": given.output()}
     ),
     "StatelessDropOutGenMask": function_call(
         "aclnnDropoutGenMaskV2",
@@ -604,14 +588,10 @@ TYPES: dict[str, ByType] = {
     "ApplyAdagradD": _updating(of_layer_types.APPLY_ADAGRAD, {"var_out": 0, "accum_out": 1}),
     "ApplyRMSProp": _updating(of_layer_types.APPLY_RMS_PROP, {"var_out": 0, "ms_out": 1, "mom_out": 2}),
     "ApplyAdam": _updating(
-        of_types.APPLY_ADAM,
-        {"var_out": 0, "m_out": 1, "v_out": 2},
-        use_nesterov=attribute("use_nesterov", False),
+        of_types.APPLY_ADAM, {"var_out": 0, "m_out": 1, "v_out": 2}, use_nesterov=attribute("use_nesterov", False)
     ),
     "ApplyMomentum": _updating(
-        of_layer_types.APPLY_MOMENTUM,
-        {"var_out": 0, "accum_out": 1},
-        use_nesterov=attribute("use_nesterov", False),
+        of_layer_types.APPLY_MOMENTUM, {"var_out": 0, "accum_out": 1}, use_nesterov=attribute("use_nesterov", False)
     ),
     **{
         f"Assign{name}": function_call(f"aclnnInplace{name}", "selfRef other", "", alpha=constant(1))
@@ -653,20 +633,14 @@ TYPES: dict[str, ByType] = {
         isResult=lambda given: True,
     ),
     "LayerNorm": _layer(
-        of_layer_types.LAYER_NORM,
-        begin_norm_axis=attribute("begin_norm_axis", 0),
-        epsilon=attribute("epsilon", 1e-7),
+        of_layer_types.LAYER_NORM, begin_norm_axis=attribute("begin_norm_axis", 0), epsilon=attribute("epsilon", 1e-7)
     ),
     "LayerNormGrad": _layer(of_layer_types.LAYER_NORM_GRAD),
     "MaxPool": _windowed(of_layer_types.MAX_POOL),
     "MaxPoolGrad": _windowed(of_layer_types.MAX_POOL_GRAD),
     "GatherV2": _by_name("aclnnIndexSelect", _gathered),
     "DropOutGenMask": operator_call(
-        of_layer_types.DROP_OUT_GEN_MASK,
-        "shape prob",
-        "y",
-        count=lambda given: math.prod(given.integers(0)),
-        **_DRAWN,
+        of_layer_types.DROP_OUT_GEN_MASK, "shape prob", "y", count=lambda given: math.prod(given.integers(0)), **_DRAWN
     ),
     "OneHot": operator_call(
         of_types.ONE_HOT_OF_DEPTH,
@@ -726,10 +700,7 @@ TYPES: dict[str, ByType] = {
     ),
     "Complex": function_call("aclnnComplex", "real imag"),
     "Concat": function_call(
-        "aclnnCat",
-        "",
-        tensors=lambda given: tuple(map(given.tensor, range(1, len(given.inputs)))),
-        dim=only_integer(0),
+        "aclnnCat", "", tensors=lambda given: tuple(map(given.tensor, range(1, len(given.inputs)))), dim=only_integer(0)
     ),
     **{
         name: function_call(f"aclnn{name}", "self", "valuesOut indicesOut", dim=required("axis", 0))
@@ -917,12 +888,7 @@ TYPES: dict[str, ByType] = {
         roi_end_mode=attribute("roi_end_mode", 1),
     ),
     "Renorm": operator_call(
-        of_types.RENORM,
-        "self",
-        "y",
-        p=required("p", 2.0),
-        dim=required("dim", 0),
-        maxnorm=required("maxnorm", 1.0),
+        of_types.RENORM, "self", "y", p=required("p", 2.0), dim=required("dim", 0), maxnorm=required("maxnorm", 1.0)
     ),
     "Round": function_call("aclnnRoundDecimals", decimals=attribute("decimals", 0)),
     "ScaledMaskedSoftmax": function_call(
@@ -939,10 +905,7 @@ TYPES: dict[str, ByType] = {
         fixTriuMask=attribute("fixed_triu_mask", False),
     ),
     "ScatterElements": function_call(
-        "aclnnScatter",
-        "self index src",
-        dim=attribute("axis", 0),
-        reduce=choice("reduction", ("none", "add", "mul")),
+        "aclnnScatter", "self index src", dim=attribute("axis", 0), reduce=choice("reduction", ("none", "add", "mul"))
     ),
     "SoftmaxCrossEntropyWithLogits": function_call(
         "aclnnSoftmaxCrossEntropyWithLogits", "features labels", "loss backprop"

@@ -87,11 +87,7 @@ _RT_C_NAMES = {
 }
 
 
-_OP_C_NAMES = {
-    "create_attr": "aclopCreateAttr",
-    "destroy_attr": "aclopDestroyAttr",
-    "execute_v2": "aclopExecuteV2",
-} | {
+_OP_C_NAMES = {"create_attr": "aclopCreateAttr", "destroy_attr": "aclopDestroyAttr", "execute_v2": "aclopExecuteV2"} | {
     f"set_attr_{word}": f"aclopSetAttr{word.title().replace('_', '')}"
     for word in ("bool", "int", "float", "string", "data_type", "list_bool", "list_int", "list_float")
 }

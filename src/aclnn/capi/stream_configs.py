@@ -19,11 +19,7 @@ _TYPES: dict[int, type[ctypes._SimpleCData[int]]] = {
     _FLAG: ctypes.c_uint32,
     _PRIORITY: ctypes.c_uint32,
 }
-_MOST_STREAMS = {
-    Product.ATLAS_TRAINING: 2048,
-    Product.ATLAS_INFERENCE: 1024,
-    Product.ATLAS_200I_500_A2: 512,
-}
+_MOST_STREAMS = {Product.ATLAS_TRAINING: 2048, Product.ATLAS_INFERENCE: 1024, Product.ATLAS_200I_500_A2: 512}
 _MOST_STREAMS_ELSEWHERE = 1984
 
 

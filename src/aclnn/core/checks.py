@@ -13,11 +13,7 @@ from aclnn.core.dtypes import DataType, Format
 from aclnn.core.operator import Call, Check, Operator, present
 from aclnn.core.products import Product
 from aclnn.core.promotion import castable, promote
-from aclnn.core.status import (
-    ACLNN_ERR_INNER_FIND_KERNEL_ERROR,
-    ACLNN_ERR_INNER_TILING_ERROR,
-    ACLNN_ERR_PARAM_INVALID,
-)
+from aclnn.core.status import ACLNN_ERR_INNER_FIND_KERNEL_ERROR, ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID
 from aclnn.core.tensor import Tensor
 
 FLOATING = (DataType.FLOAT, DataType.FLOAT16, DataType.BF16)

@@ -46,13 +46,7 @@ def _gradients(dy: Real, x: Real, mean: Real, rstd: Real, scale: Real, w: Real, 
     """Return the gradient for x, and each element's contributions to those for scale, shift, w and b."""
     xhat, factor = (x - mean) * rstd, 1.0 + scale
     product = dy * xhat
-    return (
-        input_gradient(dy * (factor * w), xhat, rstd),
-        product * w + dy * b,
-        dy,
-        product * factor,
-        dy * factor,
-    )
+    return (input_gradient(dy * (factor * w), xhat, rstd), product * w + dy * b, dy, product * factor, dy * factor)
 
 
 def _samples(shape: Sequence[int]) -> tuple[Shape, Shape, Shape, Shape]:

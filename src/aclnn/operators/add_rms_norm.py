@@ -73,11 +73,7 @@ def _reduction(call: Call, terms: tuple[str, str], outputs: tuple[str, str, str]
     return Reduction(
         add_norm,
         (*map(rows.all, terms), rows.columns("gamma")),
-        (
-            rows.all(y),
-            None if call[rstd] is None else rows.statistic(rstd),
-            None if call[x] is None else rows.all(x),
-        ),
+        (rows.all(y), None if call[rstd] is None else rows.statistic(rstd), None if call[x] is None else rows.all(x)),
         (1,),
         (float32(call["epsilon"]),),
     )

@@ -200,11 +200,7 @@ _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16)
 X = Parameter("x", "x", Kind.INPUT, "a and b, the forward input")
 ATTRIBUTES = (
     Parameter(
-        GROUPS,
-        "group_index",
-        Kind.INPUT,
-        "sizes of groups: as many rows are computed as they add up to",
-        optional=True,
+        GROUPS, "group_index", Kind.INPUT, "sizes of groups: as many rows are computed as they add up to", optional=True
     ),
     Parameter("dim", "dim", Kind.INT64, "rows are all elements from this dimension on"),
     Parameter("alpha", "alpha", Kind.DOUBLE, "factor of A in the exponent"),

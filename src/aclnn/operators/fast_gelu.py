@@ -51,10 +51,7 @@ FAST_GELU = Operator(
     function="aclnnFastGelu",
     summary="FastGELU: x times the logistic function of 1.702 x.",
     formula="out = x / (1 + exp(-1.702 * x))",
-    parameters=(
-        Parameter("self", "self", Kind.INPUT, "x"),
-        Parameter("out", "out", Kind.OUTPUT, "the result"),
-    ),
+    parameters=(Parameter("self", "self", Kind.INPUT, "x"), Parameter("out", "out", Kind.OUTPUT, "the result")),
     support=_SUPPORT,
     checks=(
         present("self", "out"),

@@ -112,10 +112,7 @@ GELU = Operator(
     function="aclnnGelu",
     summary="GELU, approximated by tanh.",
     formula="out = 0.5 * x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3)))",
-    parameters=(
-        Parameter("self", "self", Kind.INPUT, "x"),
-        Parameter("out", "out", Kind.OUTPUT, "the result"),
-    ),
+    parameters=(Parameter("self", "self", Kind.INPUT, "x"), Parameter("out", "out", Kind.OUTPUT, "the result")),
     support=_SUPPORT,
     checks=(
         present("self", "out"),
@@ -140,12 +137,7 @@ GELU_V2 = Operator(
         Parameter("y", "y", Kind.OUTPUT, "the result"),
     ),
     support=_SUPPORT,
-    checks=(
-        present("x", "y"),
-        same_dtype("y", "x"),
-        dtype_in(floating, "x"),
-        same_shape("y", "x"),
-    ),
+    checks=(present("x", "y"), same_dtype("y", "x"), dtype_in(floating, "x"), same_shape("y", "x")),
     work=_forward_v2_work,
     infer=lambda call: {"y": (call["x"].dtype, call["x"].shape)},
 )

@@ -49,11 +49,7 @@ HARDSWISH = Operator(
         Parameter("out", "out", Kind.OUTPUT, "the result; its data type may differ", c_type="const aclTensor *"),
     ),
     support=_SUPPORT,
-    checks=(
-        present("self", "out"),
-        dtype_in(floating, "self", "out"),
-        same_shape("out", "self"),
-    ),
+    checks=(present("self", "out"), dtype_in(floating, "self", "out"), same_shape("out", "self")),
     work=lambda call: None if call["self"].size == 0 else Elementwise(hardswish_forward, ("self",), ("out",)),
     infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
 )

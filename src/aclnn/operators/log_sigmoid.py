@@ -58,10 +58,7 @@ LOG_SIGMOID = Operator(
     function="aclnnLogSigmoid",
     summary="Logarithm of the logistic function.",
     formula="out = min(x, 0) - ln(1 + exp(-|x|))",
-    parameters=(
-        Parameter("self", "self", Kind.INPUT, "x"),
-        Parameter("out", "out", Kind.OUTPUT, "the result"),
-    ),
+    parameters=(Parameter("self", "self", Kind.INPUT, "x"), Parameter("out", "out", Kind.OUTPUT, "the result")),
     support=_SUPPORT,
     checks=_CHECKS,
     work=_forward_work,

@@ -63,10 +63,7 @@ MISH = Operator(
     function="aclnnMish",
     summary="Mish: x times the hyperbolic tangent of Softplus.",
     formula="out = x * tanh(ln(1 + exp(x)))",
-    parameters=(
-        Parameter("self", "self", Kind.INPUT, "x"),
-        Parameter("out", "out", Kind.OUTPUT, "the result"),
-    ),
+    parameters=(Parameter("self", "self", Kind.INPUT, "x"), Parameter("out", "out", Kind.OUTPUT, "the result")),
     support=_SUPPORT,
     checks=(
         present("self", "out"),

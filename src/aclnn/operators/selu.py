@@ -77,12 +77,7 @@ SELU = Operator(
         Parameter("out", "out", Kind.OUTPUT, "the result"),
     ),
     support=_SUPPORT,
-    checks=(
-        present("self", "out"),
-        dtype_in(_TAKEN, "self"),
-        same_dtype("out", "self"),
-        same_shape("out", "self"),
-    ),
+    checks=(present("self", "out"), dtype_in(_TAKEN, "self"), same_dtype("out", "self"), same_shape("out", "self")),
     work=_forward_work,
     infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
 )

@@ -85,10 +85,7 @@ SILU = Operator(
     function="aclnnSilu",
     summary="SiLU (Swish with beta 1): x times its logistic function.",
     formula="out = x / (1 + exp(-x))",
-    parameters=(
-        Parameter("self", "self", Kind.INPUT, "x"),
-        Parameter("out", "out", Kind.OUTPUT, "the result"),
-    ),
+    parameters=(Parameter("self", "self", Kind.INPUT, "x"), Parameter("out", "out", Kind.OUTPUT, "the result")),
     support=dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16)
     | dict.fromkeys((Product.ATLAS_INFERENCE, Product.ATLAS_TRAINING), WITHOUT_BFLOAT16),
     checks=(

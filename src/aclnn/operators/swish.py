@@ -88,11 +88,7 @@ SWISH = Operator(
     function="aclnnSwish",
     summary="Swish: x times the logistic function of beta x.",
     formula="out = x / (1 + exp(-beta * x))",
-    parameters=(
-        Parameter("self", "self", Kind.INPUT, "x"),
-        _BETA,
-        Parameter("out", "out", Kind.OUTPUT, "the result"),
-    ),
+    parameters=(Parameter("self", "self", Kind.INPUT, "x"), _BETA, Parameter("out", "out", Kind.OUTPUT, "the result")),
     support=_SUPPORT,
     checks=(
         present("self", "out"),

@@ -140,12 +140,7 @@ RELU = Operator(
 )
 
 INPLACE_RELU = in_place(
-    RELU,
-    (
-        present("selfRef"),
-        dtype_in(where_supported(WITH_BFLOAT16 | _INTEGERS), "selfRef"),
-        limited_dims("selfRef"),
-    ),
+    RELU, (present("selfRef"), dtype_in(where_supported(WITH_BFLOAT16 | _INTEGERS), "selfRef"), limited_dims("selfRef"))
 )
 
 THRESHOLD = Operator(

@@ -335,8 +335,7 @@ class Update:
         total = len(self._group.places)
         if self._replaced != total:
             raise AclnnError(
-                ACL_ERROR_STREAM_TASK_GROUP_STATUS,
-                f"stream: expected {total} tasks of the group, got {self._replaced}",
+                ACL_ERROR_STREAM_TASK_GROUP_STATUS, f"stream: expected {total} tasks of the group, got {self._replaced}"
             )
 
 

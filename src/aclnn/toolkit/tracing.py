@@ -68,9 +68,7 @@ class Trace:
 
 
 def _description(
-    function: CFunction,
-    elements: Callable[[Any, int], tuple[Any, ...] | None],
-    string: Callable[[Any], str | None],
+    function: CFunction, elements: Callable[[Any, int], tuple[Any, ...] | None], string: Callable[[Any], str | None]
 ) -> Callable[[tuple[Any, ...], bool], str]:
     parameters = function.parameters
     positions = {parameter.name: at for at, parameter in enumerate(parameters)}

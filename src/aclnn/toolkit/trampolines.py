@@ -40,7 +40,7 @@ _NUMBERS = {operator.function: operator.numbers for operator in C_OPERATORS}
 
 #: Result of a call that Python cannot serve, by the C type of the status.
 _FALLBACK = {name: str(statuses.internal) for name, statuses in STATUS_TYPES.items()} | {
-    "rtError_t": str(ACL_ERROR_RT_INTERNAL_ERROR),
+    "rtError_t": str(ACL_ERROR_RT_INTERNAL_ERROR)
 }
 
 

@@ -6,16 +6,7 @@ Raises:
     MissingExtraError: torch is not installed, or older than 2.8.
 """
 
-from aclnn.torch import (  # noqa: F401  # most for what they register
-    autocast,
-    autograd,
-    batching,
-    functional,
-    gradients,
-    nn,
-    second_derivatives,
-    sharding,
-)
+from aclnn.torch import autocast, autograd, batching, functional, gradients, nn, second_derivatives, sharding  # noqa: F401  # most for what they register
 from aclnn.torch.patching import patch, unpatch
 
 autograd.reject_other_gradients()

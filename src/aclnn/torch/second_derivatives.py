@@ -205,15 +205,7 @@ _second("deep_norm_grad", _deep_norm_gradients)
 
 
 def _ada_layer_norm_gradients(
-    dy: Tensor,
-    x: Tensor,
-    shape: Any,
-    rstd: Tensor,
-    mean: Tensor,
-    scale: Tensor,
-    shift: Tensor,
-    weight: Any,
-    bias: Any,
+    dy: Tensor, x: Tensor, shape: Any, rstd: Tensor, mean: Tensor, scale: Tensor, shift: Tensor, weight: Any, bias: Any
 ) -> tuple[Tensor, ...]:
     """Compute AdaLayerNorm's gradients like ``_layer_norm_gradients``."""
     factor = 1.0 + scale.reshape(*x.shape[:-2], 1, x.shape[-1])

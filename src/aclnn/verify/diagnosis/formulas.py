@@ -377,12 +377,7 @@ def _narrowed_groups(source: Source) -> list[tuple[str, tuple[int, ...]]]:
 _CHANGES: tuple[tuple[str, str, float, Callable[[Array, float], Array]], ...] = (
     ("scaled-input", "{:.5g} times the given one", 1.0, lambda x, by: x * by),
     ("shifted-input", "off by {:.3g}", 0.0, lambda x, by: x + by),
-    (
-        "scaled-input",
-        "of a variance off by {:.3g} (another eps, say)",
-        0.0,
-        lambda x, by: x / np.sqrt(1.0 + by * x**2),
-    ),
+    ("scaled-input", "of a variance off by {:.3g} (another eps, say)", 0.0, lambda x, by: x / np.sqrt(1.0 + by * x**2)),
 )
 """Faults of an operand: cause, text, parameter value without the fault, and the faulty operand."""
 

@@ -26,11 +26,7 @@ _NORM = "layer_norm_backward"
 
 
 def golden(
-    operator: str,
-    inputs: Mapping[str, Any],
-    dtype: Any = None,
-    progress: Progress | None = None,
-    **attributes: Any,
+    operator: str, inputs: Mapping[str, Any], dtype: Any = None, progress: Progress | None = None, **attributes: Any
 ) -> dict[str, Golden]:
     """Return the golden values of every output of an operator.
 

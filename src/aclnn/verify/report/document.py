@@ -89,12 +89,7 @@ def number(value: float) -> float | str:
 
 def document(cases: Sequence[Json]) -> Json:
     """Return the report of the cases."""
-    return {
-        "format": FORMAT_VERSION,
-        "tool": f"aclnn {__version__}",
-        "verdict": _verdict(cases),
-        "cases": list(cases),
-    }
+    return {"format": FORMAT_VERSION, "tool": f"aclnn {__version__}", "verdict": _verdict(cases), "cases": list(cases)}
 
 
 def _verdict(parts: Sequence[Json]) -> str:

@@ -76,19 +76,13 @@ def _measure_relative(block: Block) -> Tally:
 def _assess_relative(tally: Tally, target: NumberFormat) -> Outcome:
     limit = MERE_LIMITS[target.name]
     return outcome_of(
-        tally,
-        Figure("MERE", mean(tally, "RE"), "<", limit),
-        Figure("MARE", tally.maxima["RE"], "<", 10.0 * limit),
+        tally, Figure("MERE", mean(tally, "RE"), "<", limit), Figure("MARE", tally.maxima["RE"], "<", 10.0 * limit)
     )
 
 
 COMMERCIAL_LIMITS = {"L0": (10.0, 2.0, 2.0), "L1": (5.0, 1.5, 1.5), "L2": (2.0, 1.2, 1.2)}
 """Limits of the ratios test / third of MARE, MERE and RMSE."""
-SMALL_VALUES = {
-    "float16": (2.0**-11, 2.0**-16),
-    "bfloat16": (2.0**-8, 2.0**-16),
-    "float32": (2.0**-14, 2.0**-30),
-}
+SMALL_VALUES = {"float16": (2.0**-11, 2.0**-16), "bfloat16": (2.0**-8, 2.0**-16), "float32": (2.0**-14, 2.0**-30)}
 """Values below the first number count as small; their absolute error may be up to the second."""
 
 

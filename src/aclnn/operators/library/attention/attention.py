@@ -70,10 +70,7 @@ _ROPE, _ROPE_GRADIENTS, _ROPE_STEP = "queryRope", ("dqRopeOut", "dkRopeOut"), 8
 """Rotary parts: the query's name, the gradients' names, and the divisor of their head dimension."""
 _QUERIES, _KEYS = "actualSeqQLenOptional", "actualSeqKvLenOptional"
 """Names of the cumulative lengths of packed sequences, for queries and for keys."""
-_ABSENT = (
-    *("queryRopeOptional", "keyRopeOptional"),
-    *(f"dScale{of}Optional" for of in ("Q", "K", "V", "Dy", "O")),
-)
+_ABSENT = (*("queryRopeOptional", "keyRopeOptional"), *(f"dScale{of}Optional" for of in ("Q", "K", "V", "Dy", "O")))
 """Rotary parts, and scales of 8-bit data, which are not supported."""
 
 

@@ -260,10 +260,7 @@ OPERATORS = (
         formula="l = ln(sum of e^lse), out = sum of localOut * e^(lse - l), lseOut = l",
         parameters=(
             Parameter(
-                "lse",
-                "lse",
-                Kind.INPUT_LIST,
-                "the log-sum-exp of each row; infinite for rows without contribution",
+                "lse", "lse", Kind.INPUT_LIST, "the log-sum-exp of each row; infinite for rows without contribution"
             ),
             Parameter("localOut", "local_out", Kind.INPUT_LIST, "(rows, columns) each"),
             attribute("updateType", Kind.INT64, "1: write lseOut, 0: do not"),

@@ -247,16 +247,10 @@ _ARRAYS = (
         for name, of in zip(_LENGTHS, ("queries", "keys"), strict=True)
     ),
 )
-_LAYOUTS_IN = (
-    attribute(_LAYOUTS[0], Kind.STRING, "TND or BNSD"),
-    attribute(_LAYOUTS[1], Kind.STRING, "TND or BNSD"),
-)
+_LAYOUTS_IN = (attribute(_LAYOUTS[0], Kind.STRING, "TND or BNSD"), attribute(_LAYOUTS[1], Kind.STRING, "TND or BNSD"))
 _TYPE_OF_MASK = attribute("maskType", Kind.INT64, "0: no attenMaskOptional")
 _SCALE = attribute("scaleValue", Kind.DOUBLE, "the scale factor of the scores")
-_AROUND = (
-    attribute("preTokens", Kind.INT64, "ignored"),
-    attribute("nextTokens", Kind.INT64, "ignored"),
-)
+_AROUND = (attribute("preTokens", Kind.INT64, "ignored"), attribute("nextTokens", Kind.INT64, "ignored"))
 _FORMULA = "softmax(scaleValue * query @ key.T, masked by blockSparseMaskOptional) @ value"
 
 OPERATORS = (
@@ -329,8 +323,7 @@ OPERATORS = (
         ),
         (
             present(
-                *("dout", "query", "key", "value", "attentionOut", "softmaxLse", _MASK, *_LAYOUTS, _BLOCK),
-                *_GRADIENTS,
+                *("dout", "query", "key", "value", "attentionOut", "softmaxLse", _MASK, *_LAYOUTS, _BLOCK), *_GRADIENTS
             ),
             *unless_empty(
                 ("query",),

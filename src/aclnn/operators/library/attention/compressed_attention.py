@@ -358,9 +358,7 @@ OPERATORS = (
                     rule("elements of heads: query", _elements),
                     rule("heads: headNum", _heads),
                     shape_is(
-                        "rows and heads of key",
-                        lambda call: (*call["key"].shape[:2], call["value"].shape[2]),
-                        "value",
+                        "rows and heads of key", lambda call: (*call["key"].shape[:2], call["value"].shape[2]), "value"
                     ),
                     _sizes("compressStride"),
                     *(_ends(which) for which in range(3)),

@@ -197,11 +197,7 @@ OPERATORS = (
             _FORWARD_OUTPUTS,
             lambda product: _columns((*range(5), 7), 8),
             _OF_MASK,
-            *_shapes(
-                _ROWS_OR_SCORES,
-                ("softmaxMaxOut", "softmaxSumOut"),
-                ("attentionOutOut",),
-            ),
+            *_shapes(_ROWS_OR_SCORES, ("softmaxMaxOut", "softmaxSumOut"), ("attentionOutOut",)),
         ),
         work=_work,
     ),

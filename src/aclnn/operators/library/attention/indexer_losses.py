@@ -34,15 +34,7 @@ from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_RUNTIME_ERROR
 from aclnn.operators.library.attention.sequences import CAUSAL, PACKED, SAMPLES, token_rows, visible
 from aclnn.operators.library.attention.sparse_attention import chosen
-from aclnn.operators.library.common import (
-    MODERN,
-    add_rows,
-    attribute,
-    optional_in,
-    support,
-    tensor_in,
-    tensor_out,
-)
+from aclnn.operators.library.common import MODERN, add_rows, attribute, optional_in, support, tensor_in, tensor_out
 
 Array = np.ndarray[Any, Any]
 _HALVES = (D.FLOAT16, D.BF16)
@@ -68,9 +60,7 @@ _LSE = _Names(
     "layoutOptional",
 )
 _SPARSE = _LSE._replace(
-    layout="layout",
-    ropes=("queryRopeOptional", "keyRopeOptional"),
-    gradients=("dQueryIndex", "dKeyIndex", "dWeight"),
+    layout="layout", ropes=("queryRopeOptional", "keyRopeOptional"), gradients=("dQueryIndex", "dKeyIndex", "dWeight")
 )
 _DENSE = _Names(
     ("queryIndex", "keyIndex", "weights"),

@@ -792,10 +792,7 @@ def _increment(name: str, *own: str, products: Collection[Product] = _OF_A2, ign
         name,
         _short(*own) | {of: other for of, other in others.items() if of in own},
         _checks(
-            ("BSH", "BSND", "BNSD"),
-            2,
-            (rule("one query: query", _one_query),),
-            unpaired=ACLNN_ERR_INNER_TILING_ERROR,
+            ("BSH", "BSND", "BNSD"), 2, (rule("one query: query", _one_query),), unpaired=ACLNN_ERR_INNER_TILING_ERROR
         ),
         without=("several queries", *(() if _TABLE in own else ("pages",))),
         products=products,

@@ -34,15 +34,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
-from aclnn.operators.library.common import (
-    MODERN,
-    attribute,
-    expect_within,
-    optional_in,
-    support,
-    tensor_in,
-    tensor_out,
-)
+from aclnn.operators.library.common import MODERN, attribute, expect_within, optional_in, support, tensor_in, tensor_out
 
 _HALVES, _NEIGHBOURS, _QUARTERS, _NEIGHBOURS_TO_HALVES = range(4)
 """Values of mode: which elements form a pair, and where the pair's results go."""

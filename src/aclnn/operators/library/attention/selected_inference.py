@@ -153,8 +153,7 @@ OPERATORS = (
             tensor_in("key", "(pages, tokens, heads, 192), or (pages, tokens, heads * 192) with BSH"),
             tensor_in("value", "as key, with heads of 128 elements"),
             tensor_in(
-                _NUMBERS,
-                f"the block indices, terminated by a negative one, (B, heads, {_COUNT}) or (B, 1, …); INT32",
+                _NUMBERS, f"the block indices, terminated by a negative one, (B, heads, {_COUNT}) or (B, 1, …); INT32"
             ),
             optional_in("attenMaskOptional", "ignored"),
             optional_in(_TABLE, "the page table of each sample; INT32"),

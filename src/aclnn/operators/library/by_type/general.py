@@ -22,12 +22,7 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Operator
 from aclnn.operators.library.by_type.declaration import FLOATS, plain_attribute, typed
-from aclnn.operators.library.common import (
-    MODERN,
-    support,
-    tensor_in,
-    tensor_out,
-)
+from aclnn.operators.library.common import MODERN, support, tensor_in, tensor_out
 from aclnn.operators.library.reduction.distances import distances, factors, slope
 from aclnn.operators.library.training import optimizer
 

@@ -25,14 +25,7 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter, present
 from aclnn.operators.library.by_type.declaration import plain_attribute, typed
-from aclnn.operators.library.common import (
-    MODERN,
-    add_rows,
-    expect_within,
-    support,
-    tensor_in,
-    tensor_out,
-)
+from aclnn.operators.library.common import MODERN, add_rows, expect_within, support, tensor_in, tensor_out
 from aclnn.operators.library.convolution.convolution import Windows
 from aclnn.operators.library.creation.drawing import generator_of, mask_bytes, masked, random_bits
 from aclnn.operators.library.vision.pooling import maxima, scattered
@@ -512,14 +505,10 @@ UNSORTED_SEGMENT_SUM = typed(
         same_dtype("y", "x"),
         limited_dims("x"),
         shape_is(
-            "the first dimensions of x",
-            lambda call: call["x"].shape[: len(call["segment_ids"].shape)],
-            "segment_ids",
+            "the first dimensions of x", lambda call: call["x"].shape[: len(call["segment_ids"].shape)], "segment_ids"
         ),
         shape_is(
-            "the result",
-            lambda call: (call["num_segments"], *call["x"].shape[len(call["segment_ids"].shape) :]),
-            "y",
+            "the result", lambda call: (call["num_segments"], *call["x"].shape[len(call["segment_ids"].shape) :]), "y"
         ),
     ),
     _segment_sums,

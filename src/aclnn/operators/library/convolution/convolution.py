@@ -497,10 +497,7 @@ OPERATORS = (
                 lambda call: call.product in MODERN and not call["transposed"],
                 format_of_rank("gradBias"),
             ),
-            *_checks(
-                _shape_of("gradOutput"),
-                each("shape of what it is the gradient of", _GRADIENTS, _shape_like),
-            ),
+            *_checks(_shape_of("gradOutput"), each("shape of what it is the gradient of", _GRADIENTS, _shape_like)),
         ),
         work=_backward,
     ),

@@ -738,9 +738,6 @@ OPERATORS = (
     _rrelu("inplace_", "selfRef", "selfRef"),
     *map(
         _seeded_by_tensors,
-        (
-            *(_DROPOUT_MASK, _DROPOUT, _NORMAL, _UNIFORM),
-            *(_RANDOM, _RANDOM_TO_GREATEST, _MULTINOMIAL),
-        ),
+        (*(_DROPOUT_MASK, _DROPOUT, _NORMAL, _UNIFORM), *(_RANDOM, _RANDOM_TO_GREATEST, _MULTINOMIAL)),
     ),
 )

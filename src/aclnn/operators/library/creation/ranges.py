@@ -132,11 +132,7 @@ OPERATORS = (
             tensor_out(),
         ),
         support=support(_SPACED),
-        checks=(
-            dtype_in(_spaced_types, "out"),
-            real("start", "end"),
-            rule("as many as steps: out", _as_many_as_steps),
-        ),
+        checks=(dtype_in(_spaced_types, "out"), real("start", "end"), rule("as many as steps: out", _as_many_as_steps)),
         work=_linspace_work,
     ),
     library_operator(

@@ -10,14 +10,7 @@ from aclnn.core.checks import dtype_in, each, extents, generated, nothing_to_wri
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS
-from aclnn.operators.library.common import (
-    attribute,
-    expect_within,
-    optional_in,
-    support,
-    tensor_in,
-    tensor_out,
-)
+from aclnn.operators.library.common import attribute, expect_within, optional_in, support, tensor_in, tensor_out
 
 Array = np.ndarray[Any, Any]
 _UPDATED = ("inputTokens", "inputPositions", "seqLens", "slotMapping")

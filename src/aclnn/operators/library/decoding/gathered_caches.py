@@ -22,14 +22,7 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950, Product
-from aclnn.operators.library.common import (
-    INDEX_TYPES,
-    MODERN,
-    attribute,
-    optional_in,
-    tensor_in,
-    tensor_out,
-)
+from aclnn.operators.library.common import INDEX_TYPES, MODERN, attribute, optional_in, tensor_in, tensor_out
 
 Array = np.ndarray[Any, Any]
 _PAIRS = {"keyRef": "keyCache", "valueRef": "valueCache"}

@@ -28,15 +28,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import float32
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950, Product
-from aclnn.operators.library.common import (
-    MODERN,
-    attribute,
-    expect_within,
-    optional_in,
-    support,
-    tensor_in,
-    tensor_out,
-)
+from aclnn.operators.library.common import MODERN, attribute, expect_within, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.quantization.quantization import quantized
 
 Array = np.ndarray[Any, Any]
@@ -321,10 +313,7 @@ def _operator(name: str, *values: Parameter) -> Operator:
             size_is("places", _places, "index"),
             each("shape of a cache", _CACHES, _of_cache),
             each("shape of a factor", _QUANTIZATION, _shape_of_factor),
-            *_written(
-                shape_is("of keys", _result(0), "kRopeOut"),
-                shape_is("of values", _result(1), "cKvOut"),
-            ),
+            *_written(shape_is("of keys", _result(0), "kRopeOut"), shape_is("of values", _result(1), "cKvOut")),
             written=(*_CACHES, *_RESULTS),
             optional=(dtype_in((D.FLOAT,), *_QUANTIZATION), *(same_dtype(value.name, "kv") for value in values)),
         ),

@@ -190,10 +190,7 @@ def _sampler(
                 only_if(same_shape(parameter.name, "logits"), "with isNeedSampleResult", _sorted_wanted)
                 for parameter in outputs
             ),
-            optional=(
-                dtype_in((D.FLOAT,), "q"),
-                *(same_dtype(parameter.name, "logits") for parameter in inputs),
-            ),
+            optional=(dtype_in((D.FLOAT,), "q"), *(same_dtype(parameter.name, "logits") for parameter in inputs)),
         ),
         work=_sample_work,
     )

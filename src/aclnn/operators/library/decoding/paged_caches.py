@@ -30,14 +30,7 @@ from aclnn.core.dtypes import float32
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_INNER_TILING_ERROR
-from aclnn.operators.library.common import (
-    EIGHT_BITS,
-    INDEX_TYPES,
-    attribute,
-    optional_in,
-    tensor_in,
-    tensor_out,
-)
+from aclnn.operators.library.common import EIGHT_BITS, INDEX_TYPES, attribute, optional_in, tensor_in, tensor_out
 from aclnn.operators.library.quantization.quantization import given, quantized
 
 Array = np.ndarray[Any, Any]

@@ -54,10 +54,7 @@ def _barrier(version: int) -> Operator:
         parameters=(
             tensor_out("xRef", "a tensor that orders the barrier among other operators", later),
             *(
-                (
-                    optional_in("timeOut", "the timeout of a rank; ignored; INT32"),
-                    optional_in("elasticInfo", "null"),
-                )
+                (optional_in("timeOut", "the timeout of a rank; ignored; INT32"), optional_in("elasticInfo", "null"))
                 if later
                 else ()
             ),

@@ -28,15 +28,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import (
-    MODERN,
-    attribute,
-    constant_text,
-    optional_in,
-    support,
-    tensor_in,
-    tensor_out,
-)
+from aclnn.operators.library.common import MODERN, attribute, constant_text, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.distributed.expert_ranks import (
     Experts,
     Routes,

@@ -36,11 +36,7 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
-from aclnn.core.status import (
-    ACLNN_ERR_INNER_NULLPTR,
-    ACLNN_ERR_INNER_TILING_ERROR,
-    ACLNN_ERR_PARAM_NULLPTR,
-)
+from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import (
     EIGHT_BITS,
     MODERN,
@@ -279,10 +275,7 @@ def _scattered_work(call: Call) -> Library | None:
     return _with_operands(call, scatter, "output", of=_SCALES)
 
 
-_MATRICES = (
-    dims_between(2, 2, "x1", "x2", "output"),
-    HAS_COLUMNS,
-)
+_MATRICES = (dims_between(2, 2, "x1", "x2", "output"), HAS_COLUMNS)
 _FACTORS = (_NOT_TURNED, FIT, _NARROW, _COLUMNS)
 _GATHER = (
     each("as many columns as x1", ("gatherOut",), _columns_gathered),

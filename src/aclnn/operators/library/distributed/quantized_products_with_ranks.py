@@ -348,7 +348,4 @@ def _weighted(version: str = "") -> Operator:
     )
 
 
-OPERATORS = (
-    *(_quantized(version) for version in range(1, 6)),
-    *(_weighted(version) for version in ("", "_v2")),
-)
+OPERATORS = (*(_quantized(version) for version in range(1, 6)), *(_weighted(version) for version in ("", "_v2")))

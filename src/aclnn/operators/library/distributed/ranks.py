@@ -57,11 +57,7 @@ def communicator(call: Call, name: str = "group") -> Communicator:
 
 
 def with_ranks(
-    call: Call,
-    function: Callable[..., Any],
-    inputs: tuple[str, ...],
-    outputs: tuple[str, ...],
-    name: str = "group",
+    call: Call, function: Callable[..., Any], inputs: tuple[str, ...], outputs: tuple[str, ...], name: str = "group"
 ) -> Library:
     """Compute ``outputs = function(ranks, *inputs)`` with the ranks of a group; ``ranks`` is a ``Ranks``."""
     comm = communicator(call, name)

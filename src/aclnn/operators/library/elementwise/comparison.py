@@ -293,12 +293,7 @@ def _is_in(
             Parameter("invert", "invert", Kind.BOOL, "whether to invert the result"),
             _OUT,
         ),
-        (
-            dtype_in(where_supported(_FOUND), element.name, tested.name),
-            _BOOLEAN,
-            limited_dims(tensor),
-            shape,
-        ),
+        (dtype_in(where_supported(_FOUND), element.name, tested.name), _BOOLEAN, limited_dims(tensor), shape),
         lambda element, tested, invert: function(element, tested) != invert,
         header="isin_tensor_scalar" if element.kind is not Kind.SCALAR else "isin",
         dtype=dtype,
@@ -322,12 +317,7 @@ OPERATORS = (
     *_with_tensor("gt_tensor", ">", "Compare two tensors: greater.", operator.gt, const=True),
     *_with_tensor("ge_tensor", ">=", "Compare two tensors: greater or equal.", operator.ge),
     *_with_tensor(
-        "lt_tensor",
-        "<",
-        "Compare two tensors: less.",
-        operator.lt,
-        results=on_950(COMPLEX, _ORDERED),
-        const=True,
+        "lt_tensor", "<", "Compare two tensors: less.", operator.lt, results=on_950(COMPLEX, _ORDERED), const=True
     ),
     *_with_tensor("le_tensor", "<=", "Compare two tensors: less or equal.", operator.le, _UP_TO_TYPES, _UP_TO_RESULTS),
     *_unequal(),

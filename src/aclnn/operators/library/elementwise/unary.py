@@ -173,11 +173,7 @@ def _in_place(
         forward.formula.replace("self", "selfRef").replace("out = ", "selfRef = "),
         f"{forward.summary[:-1]}, in place.",
         (tensor_out("selfRef", "x, replaced by the result", const=forward.name in _CONST_ARGUMENTS),),
-        (
-            dtype_in(on_950(more_on_950, taken), "selfRef"),
-            limited("selfRef"),
-            *formats("selfRef"),
-        ),
+        (dtype_in(on_950(more_on_950, taken), "selfRef"), limited("selfRef"), *formats("selfRef")),
         function,
         header=forward.name,
         dtypes=taken,
@@ -330,14 +326,7 @@ OPERATORS = (
         REAL_FLOATING,
     ),
     *_and_in_place(
-        _of_one_type(
-            "floor",
-            "floor(self)",
-            "Round down to an integer.",
-            _EXACT,
-            _rounded(np.floor),
-            formats=_public,
-        ),
+        _of_one_type("floor", "floor(self)", "Round down to an integer.", _EXACT, _rounded(np.floor), formats=_public),
         _rounded(np.floor),
         _EXACT,
         _public,
@@ -491,12 +480,7 @@ OPERATORS = (
     *_elementary("sinc", "sin(pi self) / (pi self), 1 at 0", "Normalized sinc.", np.sinc, REAL, results=REAL_FLOATING),
     *_elementary("erf", "erf self", "Error function.", _erf, (*REAL_FLOATING, D.BOOL, D.INT64)),
     *_elementary(
-        "erfc",
-        "1 - erf self",
-        "Complementary error function.",
-        erfc,
-        (*REAL_FLOATING, D.BOOL, D.INT64),
-        _CONST_STREAM,
+        "erfc", "1 - erf self", "Complementary error function.", erfc, (*REAL_FLOATING, D.BOOL, D.INT64), _CONST_STREAM
     ),
     *_elementary("erfinv", "y with erf y = self", "Inverse error function.", _erfinv, _WITHOUT_DOUBLE),
     *_elementary(

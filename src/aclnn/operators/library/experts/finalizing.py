@@ -23,14 +23,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_INVALID
-from aclnn.operators.library.common import (
-    MODERN,
-    attribute,
-    expect_within,
-    support,
-    tensor_in,
-    tensor_out,
-)
+from aclnn.operators.library.common import MODERN, attribute, expect_within, support, tensor_in, tensor_out
 from aclnn.operators.library.experts.routing import at_least
 
 

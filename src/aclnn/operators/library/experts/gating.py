@@ -256,10 +256,7 @@ def _top_k_work(call: Call) -> Library | None:
 _ROW_FLAGS = Parameter(
     _FINISHED, _FINISHED, Kind.INPUT, "finished rows, which get the number of experts as index; BOOL", optional=True
 )
-_X, _K = (
-    tensor_in("x", "the scores (rows, experts)"),
-    attribute("k", Kind.INT64, "the number of experts per row"),
-)
+_X, _K = (tensor_in("x", "the scores (rows, experts)"), attribute("k", Kind.INT64, "the number of experts per row"))
 _VALUES = tensor_out("yOut", "the weights", const=True)
 _NUMBERS = tensor_out("expertIdxOut", "the expert indices; INT32", const=True, index_of="x")
 _OF_GROUPS = ("yOut", "expertIdxOut", "outOut")
@@ -324,10 +321,7 @@ OPERATORS = (
         checks=_softmax_checks(
             lambda product: _SCORES.get(product, _SCORES[Product.ATLAS_A2]),
             _GATED,
-            *on(
-                {Product.ATLAS_INFERENCE},
-                null(_FINISHED),
-            ),
+            *on({Product.ATLAS_INFERENCE}, null(_FINISHED)),
         ),
         work=_softmax_work,
     ),
@@ -343,12 +337,7 @@ OPERATORS = (
             ),
             *(_VALUES, _NUMBERS),
             Parameter(
-                _SHARES,
-                _SHARES,
-                Kind.OUTPUT,
-                "the softmax of x; FLOAT",
-                optional=True,
-                c_type="const aclTensor *",
+                _SHARES, _SHARES, Kind.OUTPUT, "the softmax of x; FLOAT", optional=True, c_type="const aclTensor *"
             ),
         ),
         support=support(FLOATING, MODERN),

@@ -32,15 +32,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_INNER_TILING_ERROR
-from aclnn.operators.library.common import (
-    MODERN,
-    attribute,
-    expect_within,
-    optional_in,
-    support,
-    tensor_in,
-    tensor_out,
-)
+from aclnn.operators.library.common import MODERN, attribute, expect_within, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.quantization.quantization import MOST, quantized, whole_bytes
 
 _MOST_EXPERTS, _MOST_LISTED_EXPERTS, _MOST_COUNTED, _MOST_SORTED = 10240, 5120, 2048, 2**24 - 1
@@ -526,10 +518,7 @@ OPERATORS = (
         name="moe_init_routing_v2",
         summary="Sort tokens by expert, optionally with a fixed capacity per expert.",
         formula="expandedRowIdxOut = argsort(argsort(expertIdx)); expandedXOut[expandedRowIdxOut[i]] = x[i / k]",
-        parameters=(
-            *(_X, _EXPERTS, *_LIMITS),
-            *(*_WANTED, *_ROUTED, *_counted_rows(_COUNTS, _BEFORE)),
-        ),
+        parameters=(*(_X, _EXPERTS, *_LIMITS), *(*_WANTED, *_ROUTED, *_counted_rows(_COUNTS, _BEFORE))),
         support=support(FLOATING, MODERN),
         checks=generated(
             ("x", "expertIdx"),

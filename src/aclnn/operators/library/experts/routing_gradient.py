@@ -24,15 +24,7 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator
 from aclnn.core.products import CLASS_950, Product
-from aclnn.operators.library.common import (
-    MODERN,
-    attribute,
-    expect_within,
-    optional_in,
-    support,
-    tensor_in,
-    tensor_out,
-)
+from aclnn.operators.library.common import MODERN, attribute, expect_within, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.experts.routing import at_least
 
 _PLACES, _ROWS, _SCALES = "expandedRowIdx", "expandedXOptional", "scalesOptional"

@@ -28,13 +28,7 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Parameter, present
 from aclnn.core.status import ACLNN_ERR_INNER_FIND_KERNEL_ERROR, ACLNN_ERR_INNER_TILING_ERROR
-from aclnn.operators.library.common import (
-    attribute,
-    declared,
-    optional_in,
-    tensor_in,
-    tensor_out,
-)
+from aclnn.operators.library.common import attribute, declared, optional_in, tensor_in, tensor_out
 
 Array = np.ndarray[Any, Any]
 _MOST_TOKENS, _MOST_CHOSEN = 2**24 - 2, 512

@@ -334,11 +334,7 @@ def _scatter_reduce(form: str, first: Parameter, *out: Parameter) -> Operator:
             *(same_dtype(other, name) for other in ("src", *(each.name for each in out))),
             *(same_shape(each.name, name) for each in out),
             *unless_empty(
-                ("index",),
-                dtype_in(INDEX_TYPES, "index"),
-                limited_dims(name),
-                axis("dim", name),
-                _within(name, "src"),
+                ("index",), dtype_in(INDEX_TYPES, "index"), limited_dims(name), axis("dim", name), _within(name, "src")
             ),
             one_of("reduce", *range(_MEAN + 1)),
         ),
@@ -754,13 +750,7 @@ OPERATORS = (
         True,
         "scatter",
     ),
-    _scatter(
-        "scatter_value",
-        "Scatter a number along a dimension.",
-        scalar("value", "the number"),
-        False,
-        "scatter",
-    ),
+    _scatter("scatter_value", "Scatter a number along a dimension.", scalar("value", "the number"), False, "scatter"),
     _scatter(
         "inplace_scatter_value",
         "Scatter a number along a dimension, in place.",

@@ -25,15 +25,7 @@ from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Kind, Library, Operator
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
-from aclnn.operators.library.common import (
-    INDEX_TYPES,
-    MODERN,
-    attribute,
-    optional_in,
-    support,
-    tensor_in,
-    tensor_out,
-)
+from aclnn.operators.library.common import INDEX_TYPES, MODERN, attribute, optional_in, support, tensor_in, tensor_out
 
 #: Group type in which groups divide the rows of both factors, over which the products sum.
 _INNER = 2

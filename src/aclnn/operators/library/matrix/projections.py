@@ -24,15 +24,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import float32
 from aclnn.core.operator import Call, Kind, Library, Operator
 from aclnn.core.products import Product
-from aclnn.operators.library.common import (
-    MODERN,
-    attribute,
-    expect_within,
-    optional_in,
-    support,
-    tensor_in,
-    tensor_out,
-)
+from aclnn.operators.library.common import MODERN, attribute, expect_within, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.quantization.quantization import given
 
 Array = np.ndarray[Any, Any]

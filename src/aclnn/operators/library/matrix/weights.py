@@ -428,10 +428,7 @@ OPERATORS = (
             tensor_in("weight", "numbers from -8 to 7 of INT32, of FLOAT4_E2M1 of FLOAT"),
             tensor_out(_PACKED, "two in each byte, or eight in an element of the type of weight"),
         ),
-        support={
-            **support((D.INT32,), MODERN),
-            **support((D.INT32, D.FLOAT), CLASS_950),
-        },
+        support={**support((D.INT32,), MODERN), **support((D.INT32, D.FLOAT), CLASS_950)},
         checks=(
             each("contiguous", ("weight", _PACKED), _contiguous),
             dtype_in(on_950((D.FLOAT,), (D.INT32,)), "weight"),
@@ -464,10 +461,7 @@ OPERATORS = (
         name="npu_format_cast",
         summary="Copy a weight into a tensor of another storage format; here the elements keep their order.",
         formula="dstTensor = srcTensor",
-        parameters=(
-            tensor_in("srcTensor", "the weight"),
-            tensor_out("dstTensor", "the weight in the new format"),
-        ),
+        parameters=(tensor_in("srcTensor", "the weight"), tensor_out("dstTensor", "the weight in the new format")),
         support=support((*_CAST_DTYPES, D.UINT8, D.UINT32), MODERN),
         checks=(
             each("contiguous", ("srcTensor", "dstTensor"), _contiguous),

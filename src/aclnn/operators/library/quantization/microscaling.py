@@ -177,12 +177,7 @@ def pairs_shape(shape: tuple[int, ...], axis: int, size: int = BLOCK) -> tuple[i
 
 
 def quantized(
-    x: Any,
-    axes: Sequence[int],
-    dtype: D,
-    rule: Rule,
-    to_integer: Callable[[Any], Any] = np.rint,
-    size: int = BLOCK,
+    x: Any, axes: Sequence[int], dtype: D, rule: Rule, to_integer: Callable[[Any], Any] = np.rint, size: int = BLOCK
 ) -> tuple[Any, Any]:
     """Quantise blocks along some axes, in ascending order; return the tensor and one scale per block."""
     blocks = x

@@ -246,10 +246,7 @@ _GROUPED = declared(
         attribute("groupListType", Kind.INT64, "the contents of groupList, 0: ends, 1: sizes"),
         attribute("groupSize", Kind.INT64, "0"),
     ),
-    (
-        present("x1", "x2"),
-        *restricted("unless a product is empty", _has_products, *_GROUPED_CHECKS),
-    ),
+    (present("x1", "x2"), *restricted("unless a product is empty", _has_products, *_GROUPED_CHECKS)),
     _grouped_work,
     EIGHT_BITS_OF_NUMPY,
     CLASS_950,

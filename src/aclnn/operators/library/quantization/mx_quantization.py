@@ -82,9 +82,7 @@ ROUNDING_PARAMETER = Parameter(
     optional=True,
 )
 DST_TYPE = attribute(
-    "dstType",
-    Kind.INT64,
-    "the data type: 35 (FLOAT8_E5M2), 36 (FLOAT8_E4M3FN), 40 (FLOAT4_E2M1) or 41 (FLOAT4_E1M2)",
+    "dstType", Kind.INT64, "the data type: 35 (FLOAT8_E5M2), 36 (FLOAT8_E4M3FN), 40 (FLOAT4_E2M1) or 41 (FLOAT4_E1M2)"
 )
 SCALE_ALG = attribute(
     "scaleAlg",
@@ -586,11 +584,4 @@ _RESTORED = declared(
     CLASS_950,
 )
 
-OPERATORS = (
-    *map(_along_axis, (1, 2, 3)),
-    *map(_both, (1, 2)),
-    _SQUARE,
-    *map(_grouped, (1, 2)),
-    _TWO_LEVELS,
-    _RESTORED,
-)
+OPERATORS = (*map(_along_axis, (1, 2, 3)), *map(_both, (1, 2)), _SQUARE, *map(_grouped, (1, 2)), _TWO_LEVELS, _RESTORED)

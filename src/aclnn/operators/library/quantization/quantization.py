@@ -37,15 +37,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID
-from aclnn.operators.library.common import (
-    MODERN,
-    attribute,
-    constant_text,
-    optional_in,
-    support,
-    tensor_in,
-    tensor_out,
-)
+from aclnn.operators.library.common import MODERN, attribute, constant_text, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.quantization.four_bits import IN_INT32, packed, unpacked, unpacked_words
 from aclnn.operators.library.quantization.rounding import to_integers
 
@@ -378,10 +370,7 @@ def _dynamic(version: int) -> Operator:
         outputs.append(
             tensor_out("offsetOut", "the offsets; FLOAT; null for symmetric quantization", const=True, optional=True)
         )
-        types = [
-            dtype_in({D.INT32, D.INT64}, _GROUPS),
-            dtype_in({D.FLOAT}, "offsetOut"),
-        ]
+        types = [dtype_in({D.INT32, D.INT64}, _GROUPS), dtype_in({D.FLOAT}, "offsetOut")]
         groups = [dims_between(1, 1, _GROUPS), *unless_empty(("x",), each("few groups", (_GROUPS,), _few_groups))]
         # For the later versions, the tiling function makes this check.
         title, code = (

@@ -26,14 +26,7 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS
-from aclnn.operators.library.common import (
-    INDEX_TYPES,
-    attribute,
-    optional_in,
-    support,
-    tensor_in,
-    tensor_out,
-)
+from aclnn.operators.library.common import INDEX_TYPES, attribute, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.quantization.quantization import (
     MOST,
     given,
@@ -112,11 +105,7 @@ OPERATORS = (
             single("offsetOptional"),
             dims_between(2, 2, "x", "scale"),
             dims_between(1, 1, "groupIndex"),
-            shape_is(
-                "a row of x for each group",
-                lambda call: (call["groupIndex"].size, call["x"].shape[1]),
-                "scale",
-            ),
+            shape_is("a row of x for each group", lambda call: (call["groupIndex"].size, call["x"].shape[1]), "scale"),
             not_empty("groupIndex"),
             quantized_shape("x", "y"),
             whole_bytes("y"),

@@ -10,16 +10,7 @@ import numpy as np
 from aclnn.core.checks import axis, dtype_in, limited_dims, only_if, rule, same_dtype, where_supported
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
-from aclnn.operators.library.common import (
-    COMPLEX,
-    MODERN,
-    REAL,
-    UNSIGNED,
-    attribute,
-    support,
-    tensor_in,
-    tensor_out,
-)
+from aclnn.operators.library.common import COMPLEX, MODERN, REAL, UNSIGNED, attribute, support, tensor_in, tensor_out
 from aclnn.operators.library.reduction.dimensions import DIM
 
 _ORDERED = (*REAL, *UNSIGNED)

@@ -46,11 +46,7 @@ def _extreme(name: str, summary: str, function: Callable[[Any], Any]) -> Operato
         f"out = {name}(self)",
         summary,
         (SELF, OUT),
-        (
-            dtype_in(where_supported(REAL), "self", "out"),
-            limited_dims("self", "out"),
-            one_element("out"),
-        ),
+        (dtype_in(where_supported(REAL), "self", "out"), limited_dims("self", "out"), one_element("out")),
         function,
         header=name,
         dtypes=REAL,

@@ -126,10 +126,7 @@ _STEP = (
     tensor_in("inputGates", "the products of the input, gate by gate in each row"),
     tensor_in("hiddenGates", "the products of the hidden state"),
 )
-_ADDED = (
-    optional_in(_BIASES[0], "the bias of inputGates"),
-    optional_in(_BIASES[1], "the bias of hiddenGates"),
-)
+_ADDED = (optional_in(_BIASES[0], "the bias of inputGates"), optional_in(_BIASES[1], "the bias of hiddenGates"))
 _HAS_BIAS = attribute("hasBias", Kind.BOOL, "whether to compute the gradient of the bias")
 _LSTM_OUTPUTS = ("hyOut", "cyOut", "storageOut")
 _LSTM_ROWS = ("inputGates", "hiddenGates", *_BIASES, *_LSTM_OUTPUTS)

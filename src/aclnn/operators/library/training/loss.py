@@ -161,10 +161,7 @@ def _likelihood(function: Callable[..., Any], total: str) -> Callable[[Call], Li
     return work
 
 
-_NLL_SHAPES = (
-    _reduction,
-    rule("samples and classes: self, target, weight", _samples),
-)
+_NLL_SHAPES = (_reduction, rule("samples and classes: self, target, weight", _samples))
 
 
 def _planes(call: Call) -> str | None:
@@ -662,9 +659,7 @@ OPERATORS = (
         (_WEIGHT_OF_EACH,),
         gradient_checks=(same_format("target", "self"), same_format(_WEIGHT_OF_EACH.name, "self")),
         gradient_shapes=unless_empty(
-            ("self",),
-            same_shape("out", "self"),
-            _broadcasts_to_self("target", "gradOutput", _WEIGHT_OF_EACH.name),
+            ("self",), same_shape("out", "self"), _broadcasts_to_self("target", "gradOutput", _WEIGHT_OF_EACH.name)
         ),
     ),
     *_pairwise(

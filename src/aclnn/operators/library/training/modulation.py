@@ -6,16 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import (
-    FLOATING,
-    dims_between,
-    dtype_in,
-    each,
-    extents,
-    floating,
-    same_dtype,
-    same_shape,
-)
+from aclnn.core.checks import FLOATING, dims_between, dtype_in, each, extents, floating, same_dtype, same_shape
 from aclnn.core.operator import Call, Library
 from aclnn.operators.library.common import declared, optional_in, tensor_in, tensor_out
 from aclnn.operators.library.quantization.quantization import given

@@ -31,15 +31,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format, float32
 from aclnn.core.operator import Call, Check, Kind, Library, Parameter, present
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
-from aclnn.operators.library.common import (
-    MODERN,
-    WITH_TRAINING,
-    attribute,
-    declared,
-    support,
-    tensor_in,
-    tensor_out,
-)
+from aclnn.operators.library.common import MODERN, WITH_TRAINING, attribute, declared, support, tensor_in, tensor_out
 
 Array = np.ndarray[Any, Any]
 _WITHOUT_BF16 = (D.FLOAT, D.FLOAT16)

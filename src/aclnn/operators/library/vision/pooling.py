@@ -577,10 +577,7 @@ OPERATORS = (
     _operator(
         "max_pool2d_with_indices",
         "Max pooling with the indices of the maxima in the plane.",
-        (
-            *(_X, _KERNEL, _STRIDE, _PADDING, _DILATION, _CEIL, tensor_out()),
-            _INDICES,
-        ),
+        (*(_X, _KERNEL, _STRIDE, _PADDING, _DILATION, _CEIL, tensor_out()), _INDICES),
         (*_BEFORE_950, _SIZES, *_UNDILATED, _pooled("out", "indices")),
         ("self",),
         lambda call: partial(maxima, windows=_windows(call), count=_count(call)),

@@ -90,15 +90,7 @@ def _mean(weights: Array) -> Array:
 
 
 def align(
-    starts: bool,
-    x: Array,
-    rois: Array,
-    scale: float,
-    height: int,
-    width: int,
-    samples: int,
-    end: int,
-    pooling: str,
+    starts: bool, x: Array, rois: Array, scale: float, height: int, width: int, samples: int, end: int, pooling: str
 ) -> Array:
     """Pool the sampling points in each bin of the rectangles; a point is interpolated linearly between pixels."""
     found = np.empty((len(rois), x.shape[1], height, width))
@@ -238,12 +230,7 @@ OPERATORS = (
         "roi_align_v2",
         "out = means of samplingRatio^2 points in each bin of boxes * spatialScale (- 0.5 with aligned)",
         "RoIAlign as in torchvision.",
-        (
-            tensor_in("self", "(N, C, H, W)"),
-            _BOXES,
-            *_POOLED,
-            tensor_out("out", "(K, C, pooledHeight, pooledWidth)"),
-        ),
+        (tensor_in("self", "(N, C, H, W)"), _BOXES, *_POOLED, tensor_out("out", "(K, C, pooledHeight, pooledWidth)")),
         (
             dtype_in(_FLOATS, "self"),
             same_dtype("boxes", "self"),

@@ -166,11 +166,7 @@ def _rank(call: Call) -> int:
 
 
 def _attributes(call: Call) -> dict[str, Any]:
-    return {
-        "mode": call["interpolationMode"],
-        "padding": call["paddingMode"],
-        "align": bool(call["alignCorners"]),
-    }
+    return {"mode": call["interpolationMode"], "padding": call["paddingMode"], "align": bool(call["alignCorners"])}
 
 
 def _is_channels_last(call: Call) -> bool:
