@@ -279,7 +279,7 @@ def library_operator(
     parameters: tuple[Parameter, ...],
     checks: tuple[Check, ...],
     function: Callable[..., Any],
-    header: str,
+    header: str | None = None,
     dtype: Callable[[Call], D | None] | None = None,
     dtypes: Collection[D] = NUMBERS,
     products: Collection[Product] = WITH_INFERENCE,
@@ -299,7 +299,7 @@ def library_operator(
         parameters: parameters of the first phase; an output named ``selfRef`` is also an input.
         checks: checks in order.
         function: takes the tensors and scalars, then the attributes.
-        header: the C header's name without ``aclnn_``.
+        header: the C header's name without ``aclnn_``; None for the operator's own.
         dtype: data type of the computation; None for the inputs' own.
         dtypes: data types of the kernels.
         products: products with a kernel.

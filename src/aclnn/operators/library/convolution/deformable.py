@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.checks import (
-    FLOATING,
     KERNEL_OF_THE_PRODUCT,
     dims_between,
     dtype_in,
@@ -35,7 +34,7 @@ from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Check, Kind, Library, present
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID
-from aclnn.operators.library.common import MODERN, attribute, declared, optional_in, tensor_in, tensor_out
+from aclnn.operators.library.common import attribute, declared, optional_in, tensor_in, tensor_out
 
 _SIZE, _STRIDE, _PADDING, _DILATION = "kernelSize", "stride", "padding", "dilation"
 _MOST_ELEMENTS, _MOST_TERMS, _LARGEST = 2048, 65535, 2**31 - 1
@@ -322,8 +321,6 @@ OPERATORS = (
             *_fitting("x", "out", "deformOutOptional", "biasOptional"),
         ),
         _work,
-        dtypes=FLOATING,
-        products=MODERN,
     ),
     replace(
         declared(
@@ -368,7 +365,6 @@ OPERATORS = (
                 ),
             ),
             _gradient_work,
-            dtypes=FLOATING,
             products=CLASS_950,
             stream_type="const aclrtStream ",
         ),

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.checks import (
-    FLOATING,
     dims_between,
     dtype_in,
     each,
@@ -131,7 +130,6 @@ OPERATORS = (
                 cube_math("self", "weight"),
             ),
             _work,
-            dtypes=FLOATING,
             products=WITH_INFERENCE,
         ),
         in_header_of="convolution",
@@ -165,7 +163,6 @@ OPERATORS = (
                 cube_math("self", "input", "weight"),
             ),
             _gradient_work,
-            dtypes=FLOATING,
             products=WITH_TRAINING,
             stream_type="const aclrtStream ",
         ),

@@ -182,7 +182,6 @@ OPERATORS = (
             ),
         ),
         lambda n, m: np.eye(n, m),
-        header="eye",
         dtypes=_ONES,
         attributes=("n", "m"),
     ),

@@ -25,15 +25,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format, float32
 from aclnn.core.operator import Call, Check, Kind, Library, Parameter, Shape
 from aclnn.core.products import CLASS_950, Product
-from aclnn.operators.library.common import (
-    MODERN,
-    attribute,
-    declared,
-    expect_within,
-    optional_in,
-    tensor_in,
-    tensor_out,
-)
+from aclnn.operators.library.common import attribute, declared, expect_within, optional_in, tensor_in, tensor_out
 from aclnn.operators.library.decoding.latent_caches import put_rows
 from aclnn.operators.library.quantization.quantization import given, quantized
 from aclnn.operators.library.quantization.rounding import to_integers
@@ -427,7 +419,6 @@ OPERATORS = (
         tuple(_checks(is_old=True)),
         _work,
         dtypes=(D.BF16, D.INT8),
-        products=MODERN,
         stream_type="const aclrtStream ",
     ),
     declared(
@@ -460,7 +451,6 @@ OPERATORS = (
         tuple(_checks(is_old=False)),
         _work,
         dtypes=(D.BF16, D.INT8),
-        products=MODERN,
         stream_type="const aclrtStream ",
     ),
 )

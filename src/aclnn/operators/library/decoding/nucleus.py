@@ -225,7 +225,6 @@ OPERATORS = (
                 public_format("logits", "p", "k", "out"),
             ),
             _apply,
-            header="apply_top_k_top_p",
             dtypes=FLOATING,
             products=MODERN,
         ),

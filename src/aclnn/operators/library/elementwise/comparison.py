@@ -414,7 +414,6 @@ OPERATORS = (
             shape_is("one element", lambda call: (1,), "out"),
         ),
         lambda self, other: np.array_equal(self, other),
-        header="equal",
         dtypes=(*REAL, *UNSIGNED),
     ),
     _is_in(

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.checks import (
-    FLOATING,
     dims_between,
     dtype_in,
     extents,
@@ -85,7 +84,6 @@ OPERATORS = (
             one_of("normType", 1),
         ),
         _work,
-        dtypes=FLOATING,
         products=A2_CLASS,
     ),
 )

@@ -134,7 +134,6 @@ OPERATORS = (
             public_format("self", "index", "out"),
         ),
         lambda self, index: self.reshape(-1)[index],
-        header="take",
         dtypes=_MOVED,
         empty=("self",),
     ),

@@ -10,7 +10,7 @@ import numpy as np
 from aclnn.core.checks import dims_between, extents, generated, rule, shape_is
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Library
-from aclnn.operators.library.common import INDEX_TYPES, MODERN, declared, expect_within, tensor_in, tensor_out
+from aclnn.operators.library.common import INDEX_TYPES, declared, expect_within, tensor_in, tensor_out
 
 _VALUES = (D.FLOAT, D.FLOAT16, D.INT32)
 _INPUTS, _OUTPUTS = ("uniqueLen", "uniqueIndices", "indices", "values"), ("newIndicesOut", "newValuesOut")
@@ -69,6 +69,5 @@ OPERATORS = (
         ),
         _coalesce_work,
         dtypes=INDEX_TYPES,
-        products=MODERN,
     ),
 )

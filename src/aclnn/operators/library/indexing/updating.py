@@ -381,7 +381,6 @@ OPERATORS = (
             _FITTING_UPDATES,
         ),
         _updated,
-        header="scatter_nd",
         dtypes=_SCATTERED,
         products=A2_CLASS,
     ),

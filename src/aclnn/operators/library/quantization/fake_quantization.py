@@ -75,7 +75,6 @@ def _operator(kind: str, further: Parameter, zeros: set[D], function: Callable[.
             rule("at most quantMax: quantMin", _limits),
         ),
         function,
-        header=name,
         dtypes=_TYPES,
         products=MODERN,
         attributes=(further.name, "quantMin", "quantMax"),

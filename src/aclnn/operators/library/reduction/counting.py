@@ -146,7 +146,6 @@ OPERATORS = (
             ),
         ),
         _histogram,
-        header="histc",
         dtypes=_COUNTED,
         inputs=("self", "min", "max"),
         attributes=("bins",),
@@ -167,8 +166,6 @@ OPERATORS = (
             ),
         ),
         lambda self: np.trace(self, dtype=np.float64 if self.dtype == np.float32 else None),
-        header="trace",
-        dtypes=NUMBERS,
         products=MODERN,
     ),
 )

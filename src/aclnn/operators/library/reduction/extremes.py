@@ -48,7 +48,6 @@ def _extreme(name: str, summary: str, function: Callable[[Any], Any]) -> Operato
         (SELF, OUT),
         (dtype_in(where_supported(REAL), "self", "out"), limited_dims("self", "out"), one_element("out")),
         function,
-        header=name,
         dtypes=REAL,
         empty=("self",),
     )
@@ -260,7 +259,6 @@ OPERATORS = (
             one_element("maxOut"),
         ),
         lambda self: (np.min(self), np.max(self)),
-        header="aminmax_all",
         dtypes=REAL,
         products=WITH_TRAINING,
         empty=("self",),

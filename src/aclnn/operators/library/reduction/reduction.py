@@ -293,7 +293,6 @@ def _global_pool(name: str, words: str, function: Callable[[Any], Any], dtypes: 
             ),
         ),
         over_planes,
-        header=f"global_{name}_pool",
         dtypes=dtypes,
         stream_type="const aclrtStream ",
         empty=("self",),
@@ -531,7 +530,6 @@ OPERATORS = (
             _REAL_OF_NOTHING,
         ),
         lambda self: _product(self, tuple(range(self.ndim))),
-        header="prod",
         dtype=lambda call: call["dtype"],
     ),
     reduction(

@@ -144,7 +144,6 @@ def _running_extreme(name: str, word: str, extreme: Any) -> Operator:
             same_shape("indicesOut", "self"),
         ),
         compute,
-        header=name,
         dtypes=REAL,
         products=WITH_TRAINING,
         attributes=("dim",),

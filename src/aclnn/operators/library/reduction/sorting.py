@@ -267,7 +267,6 @@ OPERATORS = (
             *elsewhere(CLASS_950, rule("several of BF16: self", _several_of_bfloat16)),
         ),
         lambda self, dim, descending: sort_along(self, dim, descending)[1],
-        header="argsort",
         dtypes=_ORDERED,
         attributes=("dim", "descending"),
     ),
@@ -298,6 +297,5 @@ OPERATORS = (
             dims_between(1, 1, "boundaries"),
         ),
         work=lambda call: _searched(call, "boundaries", promoted(call, "self", "boundaries")),
-        in_header_of="bucketize",
     ),
 )

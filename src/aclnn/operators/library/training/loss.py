@@ -343,7 +343,6 @@ def _pairwise(
             *(gradient_shapes or (rule("broadcast shape of all: out", gradient_shape),)),
         ),
         work=gradient_work,
-        in_header_of=f"{name}_backward",
     )
     return forward, backward
 
@@ -495,7 +494,6 @@ OPERATORS = (
             shape_is("one for each row of features", lambda call: call["features"].shape[:1], "loss"),
         ),
         _cross_entropy,
-        header="softmax_cross_entropy_with_logits",
         dtypes=_DTYPES,
     ),
     Operator(
@@ -551,7 +549,6 @@ OPERATORS = (
             same_shape("out", "self"),
         ),
         _nll_backward,
-        header="nll_loss_backward",
         dtypes=_DTYPES,
         products=WITH_TRAINING,
         attributes=("reduction", "ignoreIndex"),
@@ -610,7 +607,6 @@ OPERATORS = (
             same_shape("out", "self"),
         ),
         _nll2d_backward,
-        header="nll_loss2d_backward",
         dtypes=_DTYPES,
         products=WITH_TRAINING,
         attributes=("reduction", "ignoreIndex"),
@@ -737,7 +733,6 @@ OPERATORS = (
             same_shape("isTarget", "target"),
         ),
         _multilabel,
-        header="multilabel_margin_loss",
         dtypes=_DTYPES,
         products=WITH_TRAINING,
         attributes=("reduction",),

@@ -91,7 +91,6 @@ OPERATORS = (
         (tensor_in("self", "the numbers"), _SIZE, tensor_out("out", "the bytes; UINT8")),
         _checks(_FLOATS, {D.UINT8}, _rows(_bytes, "bytes"), _packed_shape),
         lambda x, size: np.packbits(x >= 0, bitorder="little").reshape(size, -1),
-        header="sign_bits_pack",
         dtypes=_FLOATS,
         products=_PRODUCTS,
         attributes=("size",),
@@ -110,7 +109,6 @@ OPERATORS = (
             {D.UINT8}, _FLOATS, _rows(_bits, "bits"), _unpacked_shape, rule("data type dtype: out", _declared_dtype)
         ),
         lambda x, size: np.unpackbits(x, bitorder="little").reshape(size, -1) * np.float32(2) - np.float32(1),
-        header="sign_bits_unpack",
         dtypes=(D.UINT8, *_FLOATS),
         products=_PRODUCTS,
         attributes=("size",),

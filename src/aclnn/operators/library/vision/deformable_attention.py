@@ -10,7 +10,7 @@ import numpy as np
 from aclnn.core.checks import FLOATING, dims_between, dtype_in, extents, rule, same_dtype, where_supported
 from aclnn.core.operator import Call, Check, Library, Shape
 from aclnn.core.products import A2_CLASS, Product
-from aclnn.operators.library.common import INDEX_TYPES, MODERN, add_at, declared, expect_within, tensor_in, tensor_out
+from aclnn.operators.library.common import INDEX_TYPES, add_at, declared, expect_within, tensor_in, tensor_out
 
 Array = np.ndarray[Any, Any]
 _MAPS = ("spatialShape", "levelStartIndex")
@@ -192,6 +192,5 @@ OPERATORS = (
         ),
         _checks(*_GRADIENTS, grad=("gradOutput",)),
         _work,
-        products=MODERN,
     ),
 )

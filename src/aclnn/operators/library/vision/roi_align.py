@@ -13,14 +13,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Check, Kind, Parameter, present
 from aclnn.core.products import A2_CLASS, Product
-from aclnn.operators.library.common import (
-    WITH_INFERENCE,
-    attribute,
-    constant_text,
-    library_operator,
-    tensor_in,
-    tensor_out,
-)
+from aclnn.operators.library.common import attribute, constant_text, library_operator, tensor_in, tensor_out
 
 Array = np.ndarray[Any, Any]
 _FLOATS = (D.FLOAT, D.FLOAT16)
@@ -220,9 +213,7 @@ OPERATORS = (
             *_LIMITS,
         ),
         _align_of_batch,
-        header="roi_align",
         dtypes=_FLOATS,
-        products=WITH_INFERENCE,
         stream_type="const aclrtStream ",
         attributes=("mode", "outputHeight", "outputWidth", "samplingRatio", "spatialScale"),
     ),
@@ -244,7 +235,6 @@ OPERATORS = (
             *_LIMITS,
         ),
         _align_of_boxes,
-        header="roi_align_v2",
         dtypes=_FLOATS,
         products=_BEFORE_950 | {Product.ATLAS_INFERENCE},
         attributes=_POOLED_NAMES,
@@ -271,7 +261,6 @@ OPERATORS = (
             *_LIMITS,
         ),
         _back_from_boxes,
-        header="roi_align_v2_backward",
         dtypes=(D.FLOAT,),
         products=_BEFORE_950,
         attributes=("inputShape", *_POOLED_NAMES),

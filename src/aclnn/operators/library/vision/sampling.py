@@ -378,7 +378,6 @@ AFFINE_GRID = library_operator(
         shape_is("places of size", lambda call: (call["size"][0], *call["size"][2:], len(call["size"]) - 2), "out"),
     ),
     _affine_grid,
-    header="affine_grid",
     dtypes=(D.FLOAT, D.FLOAT16),
     products=A2_CLASS | {Product.ATLAS_TRAINING},
     attributes=("size", "alignCorners"),
