@@ -28,7 +28,7 @@ def in_reverse(e: Evidence) -> Iterator[Finding]:
         near: Array = np.abs(turned - e.v) <= e.noise
         return near | agree(turned, e.g)
 
-    if np.count_nonzero(right(e)) >= ENOUGH * e.a.size and np.count_nonzero(e.wrong) >= 0.5 * e.a.size:
+    if np.count_nonzero(right(e)) >= ENOUGH * e.a.size and np.count_nonzero(e.outliers) >= 0.5 * e.a.size:
         text = "the bytes of each element are in reverse order (big-endian)"
         yield Finding("byte-order", text, "an element that is right as it is", lambda e: right(e) & e.wrong)
 

@@ -18,7 +18,6 @@ from aclnn.core.checks import (
     extents,
     limited_dims,
     listing,
-    present,
     rule,
     same_dtype,
     shape_is,
@@ -671,7 +670,6 @@ NON_ZERO = Operator(
     ),
     support=support(NUMBERS, MODERN),
     checks=(
-        present("x", "y"),
         dtype_in(where_supported(NUMBERS), "x"),
         dtype_in({D.INT32, D.INT64}, "y"),
         limited_dims("x"),
@@ -693,7 +691,6 @@ UNIQUE = Operator(
     ),
     support=support(NUMBERS, MODERN),
     checks=(
-        present("x", "y", *_UNIQUE_FLAGS),
         dtype_in(where_supported(NUMBERS), "x"),
         same_dtype("y", "x"),
         dtype_in({D.INT64}, *_UNIQUE_FLAGS),

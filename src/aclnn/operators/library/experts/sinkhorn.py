@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dims_between, dtype_in, floating, present, rule, same_shape
+from aclnn.core.checks import dims_between, dtype_in, floating, rule, same_shape
 from aclnn.core.operator import Call, Kind, Library, Parameter
 from aclnn.core.products import A2_CLASS
 from aclnn.operators.library.common import declared, tensor_in, tensor_out
@@ -55,7 +55,6 @@ OPERATORS = (
             tensor_out("p", "the scaled exponentials"),
         ),
         (
-            present("cost", "p"),
             dtype_in(floating, "cost", "p"),
             dims_between(2, 2, "cost"),
             same_shape("p", "cost"),

@@ -10,13 +10,12 @@ from aclnn.core.checks import (
     dtype_in,
     extents,
     fits,
-    present,
     rule,
     shape_is,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter, present
 from aclnn.core.products import Product
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import MODERN, constant_text, tensor_out
