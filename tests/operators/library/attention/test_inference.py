@@ -177,6 +177,19 @@ def _broken_number(of: str) -> Break:
     return Break(_paged(**_queries(of), actualSeqLengthsKvOptional=(130, 130)), "4 blocks")
 
 
+def _packed(**change: Any) -> Arguments:
+    """A call of two samples in a row, without a mask."""
+    tokens, keys = T(D.FLOAT16, (4, N, E)), _list((9, KV, E))
+    call = {"query": tokens, "attentionOut": tokens, "softmaxLse": T(D.FLOAT, (4, N, 1)), "key": keys, "value": keys}
+    call |= dict.fromkeys(("pseShiftOptional", "attenMaskOptional")) | {LENGTHS[0]: (1, 4), LENGTHS[1]: (4, 9)}
+    return _call(**call, inputLayout="TND") | change
+
+
+def _broken_row(name: str) -> Arguments:
+    tensor = T(D.INT64 if name in PADDINGS else D.FLOAT16, (1,))
+    return _packed(**{name: 2 if name == "sparseMode" else None if name in LENGTHS else tensor})
+
+
 def _far(keys: int) -> Arguments:
     return dict.fromkeys(("key", "value"), _list((B, KV, keys, E)))
 
@@ -197,7 +210,7 @@ BREAKS: Mapping[str, Breaking] = {
         {name: T(D.FLOAT, (2,))}, "rotary parts" if "Rope" in name else "quantized data"
     ),
     "allowed value": lambda o, name: Break(
-        {name: "TND" if name == "inputLayout" else 4},
+        {name: "SBH" if name == "inputLayout" else 4},
         {"inputLayout": "'BSH'"}.get(name, " or "),
     ),
     "data type of slopes": lambda o, name: Break({"pseType": 2}, "ACL_FLOAT with"),
@@ -214,6 +227,7 @@ BREAKS: Mapping[str, Breaking] = {
     "heads and extents": lambda o, name: Break(
         shape((B, 3, 1 if o.name.startswith(INCREMENTS) else Q, E), name), "4 whole heads"
     ),
+    "samples in a row": lambda o, name: Break(_broken_row(name), "with inputLayout TND"),
     "one query": lambda o, name: Break(shape((B, N, Q, E), name), "one query"),
     "elements of a token": lambda o, name: Break(
         {name: T(D.FLOAT16, (B, Q, 128, 512)), "inputLayout": "BSND", "numHeads": 128}, "fewer than 65535"
@@ -476,6 +490,42 @@ def test_a_block_table_selects_pages_of_keys(whole_tokens: bool, queries: int) -
     assert_close(found, given.expected(keys=[slice(length) for length in lengths]))
 
 
+@pytest.mark.parametrize("paged", [False, True])
+def test_samples_in_a_row_have_ends(paged: bool) -> None:
+    """With TND, in pages too; the mask of mode 3 ends with the last query and key of each sample."""
+    queries, lengths, size = (1, Q), (4, K), 128
+    given = Given(6)
+    masked = np.ones((B, 1, Q, K), bool)
+    for at, (rows, columns) in enumerate(zip(queries, lengths, strict=True)):
+        masked[at, 0, :rows, :columns] = np.triu(np.ones((rows, columns), bool), columns - rows + 1)
+    spans = [[slice(length) for length in each] for each in (queries, lengths)]
+    wanted = given.expected(*spans, masked=masked)
+
+    def row(x: Any, counts: tuple[int, ...]) -> Any:
+        return np.concatenate([x[at, :, :count].swapaxes(0, 1) for at, count in enumerate(counts)])
+
+    keys = [row(x, lengths) for x in (given.k, given.v)]
+    more: dict[str, Any] = {}
+    if paged:
+        keys = [np.zeros((3, size, KV * E), np.float16) for _ in range(2)]
+        for cache, x in zip(keys, (given.k, given.v), strict=True):
+            for page, at in ((2, 0), (0, 1)):
+                cache[page, :K] = laid_out(x, "BSH")[at]
+        more = {"blockTableOptional": np.array([[2], [0]], np.int32)}
+    arrays = {"query": row(given.q, queries), "attentionOut": np.full((4, N, E), np.nan, np.float16)}
+    arrays |= {"softmaxLse": np.full((4, N, 1), np.nan, np.float32)}
+    arrays |= {"attenMaskOptional": np.zeros((2048, 2048), np.int8)} | more
+    placed = {name: Placed(x, "contiguous") for name, x in arrays.items()}
+    lists = {name: Placed(x, "contiguous") for name, x in zip(("key", "value"), keys, strict=True)}
+    arguments = ATTRIBUTES | {name: each.tensor for name, each in placed.items()}
+    arguments |= {name: (each.tensor,) for name, each in lists.items()}
+    arguments |= {"inputLayout": "TND", "sparseMode": 3, "blockSize": size * paged, LENGTHS[0]: (1, 4)}
+    arguments |= {LENGTHS[1]: lengths if paged else (4, 9)}
+    prepare(BY_NAME[V3], {p.name: arguments.get(p.name) for p in BY_NAME[V3].parameters}, Product.ATLAS_A2).run()
+    found = placed["attentionOut"].view, placed["softmaxLse"].view
+    assert_close(found, (row(wanted[0], queries), row(wanted[1], queries)))
+
+
 def test_a_nonexistent_page_is_rejected() -> None:
     pages, table = [np.zeros((2, 128, KV * E), np.float16)], np.array([[0], [2]], np.int32)
     lengths = {"actualSeqLengthsKvOptional": (1, 1), "blockSize": 128}
@@ -663,6 +713,23 @@ ERRORS: Mapping[str, Arguments] = {
     )
     | dict.fromkeys(("query", "attentionOut"), T(D.FLOAT16, (B, 256, Q, 512))),
 }
+
+
+PACKED_ERRORS: Mapping[str, Arguments] = {
+    r"actualSeqLengthsOptional: expected ends of samples that increase to 4 .*, got \[1, 3\]": {LENGTHS[0]: (1, 3)},
+    r"actualSeqLengthsKvOptional: expected 2 ends of samples that increase to 9": {LENGTHS[1]: (9,)},
+    r"actualSeqLengthsKvOptional: .*, got \[10, 9\]": {LENGTHS[1]: (10, 9)},
+    "key: expected 1 tensor": dict.fromkeys(("key", "value"), (T(D.FLOAT16, (9, KV, E)),) * 2),
+    "sparseMode: expected 3 or 4, or 0 without": {"attenMaskOptional": T(D.BOOL, (4, 9))},
+}
+
+
+@pytest.mark.parametrize("text", PACKED_ERRORS)
+def test_samples_in_a_row_that_are_rejected(text: str) -> None:
+    prepare(BY_NAME[V4], described(owned(V4, _packed())), Product.ATLAS_A2)
+    with pytest.raises(AclnnError, match=text) as caught:
+        prepare(BY_NAME[V4], described(owned(V4, _packed(**PACKED_ERRORS[text]))), Product.ATLAS_A2)
+    assert caught.value.code == ACLNN_ERR_INNER_TILING_ERROR
 
 
 @pytest.mark.parametrize("text", ERRORS)

@@ -1,7 +1,8 @@
 """aclnnFusedInferAttentionScore and related functions: attention for inference on 16-bit tensors.
 
 Samples may have fewer queries and keys than their tensors, left padding, a common prefix of keys, and other keys in
-separate tensors or in pages. An entirely masked row is zeros whatever ``innerPrecise``, and its softmaxLse is infinite.
+separate tensors or in pages; with the layout TND they follow one another. An entirely masked row is zeros whatever
+``innerPrecise``, and its softmaxLse is infinite.
 
 Checks and work use the argument names of aclnnFusedInferAttentionScoreV5, which has all of them.
 """
@@ -42,12 +43,14 @@ from aclnn.core.status import (
     ACLNN_ERR_RUNTIME_ERROR,
 )
 from aclnn.operators.library.attention.attention import FAR, given
-from aclnn.operators.library.attention.scores import ALL, BAND, GIVEN, ROOTS, SLOPES, Form, Shape, attend
+from aclnn.operators.library.attention.scores import ALL, BAND, GIVEN, RIGHT, ROOTS, SLOPES, Form, Shape, attend
 from aclnn.operators.library.common import attribute, expect_within, optional_in, support
 from aclnn.operators.library.lists import each_of, not_null, of_same_shape, public
 
-_LAYOUTS = {"BSH": "BSH", "BSND": "BSND", "BNSD": "BNSD", "BNSD_BSND": "BNSD"}
+_PACKED = "TND"
+_LAYOUTS = {"BSH": "BSH", "BSND": "BSND", "BNSD": "BNSD", "BNSD_BSND": "BNSD", _PACKED: _PACKED}
 """Layout of query, keys and values; ``BNSD_BSND`` is BSND in the output."""
+_UNPACKED = tuple(layout for layout in _LAYOUTS if layout != _PACKED)
 _TYPES = (D.FLOAT16, D.BF16)
 _BIAS, _MASK, _TABLE = "pseShiftOptional", "attenMaskOptional", "blockTableOptional"
 _LENGTHS = "actualSeqLengthsOptional", "actualSeqLengthsKvOptional"
@@ -66,6 +69,8 @@ _FARTHEST = 1 << 20
 _DEQUANTIZATIONS = "antiquantMode", "keyAntiquantMode", "valueAntiquantMode"
 _COMPRESSED = 2048
 """Rows and columns of the masks of modes 2 to 4, whose values are ignored: the mode determines what is masked."""
+_PACKED_MODES = (RIGHT, BAND)
+"""Modes of a mask with TND."""
 _MOST = {"B": 65536, "N": 256, "D": 512, "S": 20971520}
 """Maximum extents of the query."""
 _MOST_TENSORS = 256
@@ -86,16 +91,29 @@ _WITHDRAWN = with_code(ACLNN_ERR_RUNTIME_ERROR, *on(CLASS_950, KERNEL_OF_THE_PRO
 
 
 def _sizes(call: Call) -> dict[str, int]:
-    """Return the extents B, S, N and D of query."""
+    """Return the extents B, S, N and D of query, with TND those of its longest sample, and T."""
+    if _is_packed(call):
+        sizes = dict(zip(_PACKED, call["query"].shape, strict=True))
+        return sizes | {"B": len(call[_LENGTHS[0]] or ()), "S": max(_between(call, 0), default=0)}
     sizes = dict(zip(_LAYOUTS[call["inputLayout"]], call["query"].shape, strict=True))
     if "H" in sizes:
         sizes |= {"N": call["numHeads"], "D": sizes.pop("H") // call["numHeads"]}
     return sizes
 
 
+def _is_packed(call: Call) -> bool:
+    return bool(call["inputLayout"] == _PACKED)
+
+
+def _between(call: Call, which: int) -> list[int]:
+    """Return the differences between the ends of samples."""
+    ends = call[_LENGTHS[which]] or ()
+    return [int(end) - int(start) for start, end in zip((0, *ends), ends, strict=False)]
+
+
 def _is_single(call: Call) -> bool:
     """Return True if there is a single query, and the function has special rules for that."""
-    return not _is_prompt(call) and not _is_latest(call) and _sizes(call)["S"] == 1
+    return not _is_prompt(call) and not _is_packed(call) and not _is_latest(call) and _sizes(call)["S"] == 1
 
 
 def _is_prompt(call: Call) -> bool:
@@ -125,7 +143,8 @@ def _page_layout(call: Call) -> str:
 def _places(call: Call, at: int) -> int:
     """Return the capacity of a sample in keys."""
     keys = call["key"]
-    size = keys[at if len(keys) > 1 else 0].shape[_page_layout(call).index("S")]
+    layout = _page_layout(call)
+    size = keys[at if len(keys) > 1 else 0].shape[layout.index("T" if layout == _PACKED else "S")]
     return int(size * call[_TABLE].shape[1] if _is_paged(call) else size)
 
 
@@ -140,6 +159,8 @@ def _shared(call: Call) -> int:
 def _lengths(call: Call, which: int) -> list[int]:
     """Return the number of queries, or of keys, of each sample."""
     sizes, lengths = _sizes(call), call[_LENGTHS[which]]
+    if _is_packed(call) and not (which and _is_paged(call)):
+        return _between(call, which)
     if not lengths or (which == 0 and _is_single(call)):
         return [_places(call, at) if which else sizes["S"] for at in range(sizes["B"])]
     return [int(lengths[at if len(lengths) > 1 else 0]) for at in range(sizes["B"])]
@@ -201,7 +222,9 @@ def _form(call: Call) -> Form:
 
 
 def _heads_first(x: Any, layout: str, heads: int) -> Any:
-    """View a tensor as (samples, heads, sequence, elements)."""
+    """View a tensor as (samples, heads, sequence, elements); one of TND is a single sample."""
+    if layout == _PACKED:
+        return x[None].swapaxes(1, 2)
     if layout == "BSH":
         x = x.reshape(*x.shape[:2], heads, x.shape[2] // heads)
     return x if layout == "BNSD" else x.swapaxes(1, 2)
@@ -234,8 +257,10 @@ def _work(call: Call) -> Library | None:
     if call["attentionOut"].size == 0:
         return None
     count, form, sizes, is_single = len(call["key"]), _form(call), _sizes(call), _is_single(call)
-    samples, heads, queries, elements = (sizes[dim] for dim in "BNSD")
+    is_packed = _is_packed(call)
+    samples, heads, queries, elements = (sizes[dim] for dim in ("BNTD" if is_packed else "BNSD"))
     lengths = [_lengths(call, which) for which in (0, 1)]
+    starts = [(0, *(call[name] or ())) for name in _LENGTHS]
     room = queries, _places(call, 0)
     layouts = _LAYOUTS[call["inputLayout"]], _page_layout(call), call["inputLayout"].rpartition("_")[2]
     shape, is_compressed = call["attentionOut"].shape, form.mode not in (ALL, GIVEN)
@@ -247,6 +272,8 @@ def _work(call: Call) -> Library | None:
     def span(which: int, at: int, tensors: dict[str, Any]) -> slice:
         """Return the range of a sample's queries or keys in its tensor."""
         length, padding = lengths[which][at], tensors.get(_PADDINGS[which])
+        if is_packed and not (which and _TABLE in tensors):
+            return slice(starts[which][at], starts[which][at] + length)
         start = 0 if padding is None else room[which] - max(0, int(padding[0])) - length
         return slice(start, start + length)
 
@@ -259,15 +286,17 @@ def _work(call: Call) -> Library | None:
         pages, bias, mask = (tensors.get(name) for name in (_TABLE, _BIAS, _MASK))
         if mask is not None and not is_compressed:
             mask = _mask_of_rows(mask, is_single)
-        attention, logarithms = np.zeros(shape, query.dtype), np.full((samples, heads, queries, 1), np.inf, query.dtype)
+        attention = np.zeros(shape, query.dtype)
+        logarithms = np.full((1 if is_packed else samples, heads, queries, 1), np.inf, query.dtype)
         found = _heads_first(attention, layouts[2], heads)
         for at in range(samples):
             rows, columns = (span(which, at, tensors) for which in (0, 1))
             if rows.start < 0 or columns.start < 0:
                 continue
-            own = {"query": query[at : at + 1, :, rows], "sink": tensors.get(_SINK)}
+            place = 0 if is_packed else at
+            own = {"query": query[place : place + 1, :, rows], "sink": tensors.get(_SINK)}
             for word, prefix, listed in zip(("key", "value"), _PREFIXES, (keys, values), strict=True):
-                own[word] = _keys(listed, at, pages, columns.stop)[:, :, columns]
+                own[word] = _keys(listed, place if pages is None else at, pages, columns.stop)[:, :, columns]
                 if prefix in tensors:
                     first = _heads_first(tensors[prefix], layouts[1], form.kv_heads)[:, :, :shared]
                     own[word] = np.concatenate((first, own[word]), 2)
@@ -277,11 +306,13 @@ def _work(call: Call) -> Library | None:
             if mask is not None:
                 own["mask"] = mask if is_compressed else _of_sample(mask, at)[..., rows, columns]
             statistic = 1, heads, rows.stop - rows.start, 1
-            largest, total, found[at : at + 1, :, rows] = attend(
+            largest, total, found[place : place + 1, :, rows] = attend(
                 form, (statistic, statistic, (*statistic[:3], elements)), own
             )
             empty = total == 0
-            logarithms[at : at + 1, :, rows] = np.where(empty, np.inf, largest + np.log(total))
+            logarithms[place : place + 1, :, rows] = np.where(empty, np.inf, largest + np.log(total))
+        if is_packed:
+            logarithms = logarithms[0].swapaxes(0, 1)
         return (attention, logarithms) if len(outputs) > 1 else attention
 
     return Library(compute, ("query", *lists, *names), outputs)
@@ -364,7 +395,7 @@ def _pairs(call: Call) -> str | None:
 
 def _counts(call: Call) -> str | None:
     samples, count = _sizes(call)["B"], len(call["key"])
-    if count == 1 or (count == samples and count <= _MOST_TENSORS and not _is_paged(call)):
+    if count == 1 or (not _is_packed(call) and count == samples and count <= _MOST_TENSORS and not _is_paged(call)):
         return None
     return f"key: expected 1 tensor, or one for each of {samples} samples, {_MOST_TENSORS} at most, got {count}"
 
@@ -428,6 +459,12 @@ def _pages(call: Call) -> str | None:
 
 def _length(call: Call, name: str) -> str | None:
     sizes, which = _sizes(call), _LENGTHS.index(name)
+    if _is_packed(call) and not (which and _is_paged(call)):
+        ends, tokens = call[name], _places(call, 0) if which else sizes["T"]
+        if len(ends) == sizes["B"] > 0 and ends[-1] == tokens and min(_between(call, which)) >= 0:
+            return None
+        many = f"{sizes['B']} " if which else ""
+        return f"expected {many}ends of samples that increase to {tokens} (inputLayout TND), got {extents(tuple(ends))}"
     if not call[name] or (which == 0 and _is_single(call)):
         return None
     samples, count = sizes["B"], len(call[name])
@@ -452,6 +489,22 @@ def _room(call: Call) -> str | None:
     if len(got) == 3 and got[2] > _LARGEST_TOKEN:
         return f"key: expected at most {_LARGEST_TOKEN} elements in a token of a block, got {got[2]}"
     return None
+
+
+def _packed(call: Call) -> str | None:
+    if not _is_packed(call):
+        return None
+    missing = next((name for name in _LENGTHS if not call[name]), None)
+    if missing is not None:
+        return f"{missing}: expected the ends of samples with inputLayout TND, got none"
+    beside = next((name for name in (_BIAS, *_PADDINGS, *_PREFIXES) if given(call, name)), None)
+    if beside is not None:
+        return f"{beside}: expected none with inputLayout TND, got a tensor"
+    mode, masked = call["sparseMode"], given(call, _MASK)
+    if mode in _PACKED_MODES or (mode == ALL and not masked):
+        return None
+    modes = " or ".join(map(str, _PACKED_MODES))
+    return f"sparseMode: expected {modes}, or {ALL} without {_MASK}, with inputLayout TND, got {mode}"
 
 
 def _padding(call: Call, name: str) -> str | None:
@@ -571,7 +624,7 @@ def _attention_shape(call: Call) -> Shape:
 
 def _statistic_shape(call: Call) -> Shape:
     sizes = _sizes(call)
-    return sizes["B"], sizes["N"], sizes["S"], 1
+    return (sizes["T"], sizes["N"], 1) if _is_packed(call) else (sizes["B"], sizes["N"], sizes["S"], 1)
 
 
 def _statistic(call: Call) -> str | None:
@@ -594,8 +647,8 @@ _PARAMETERS = (
     Parameter("value", "value", Kind.INPUT_LIST, "the values, in the shapes of key"),
     optional_in(_BIAS, "the bias, added to scaled scores"),
     optional_in(_MASK, "the attention mask, nonzero to mask a score; BOOL, INT8 or UINT8"),
-    _lengths_of(_LENGTHS[0], "the number of queries of each sample"),
-    _lengths_of(_LENGTHS[1], "the number of keys of each sample"),
+    _lengths_of(_LENGTHS[0], "the number of queries of each sample, or their ends with TND"),
+    _lengths_of(_LENGTHS[1], "the number of keys of each sample, or their ends with TND and without pages"),
     *(optional_in(name, _UNUSED) for name in _QUANTIZED[:7]),
     optional_in(_TABLE, "the block table: the block indices of each sample's keys, INT32"),
     optional_in(_PADDINGS[0], "the number of positions after the last query (left padding), INT64"),
@@ -629,7 +682,7 @@ _WANTED = "where softmaxLseFlag is set", lambda call: bool(call["softmaxLseFlag"
 
 
 def _checks(
-    layouts: Collection[str] = _LAYOUTS,
+    layouts: Collection[str] = _UNPACKED,
     precisions: int = 4,
     further: Sequence[Check] = (),
     absent: Sequence[str] = (*_QUANTIZED, *_ROTARY, _QUERY_SCALE),
@@ -769,6 +822,7 @@ _TENSORS = "query", "key", "value", _BIAS, _MASK
 _SCALED = "numHeads", "scaleValue"
 _LAID_OUT = "inputLayout", "numKeyValueHeads"
 _OF_A2 = (Product.ATLAS_A2,)
+_IN_A_ROW = (rule(f"samples in a row: {', '.join((*_LENGTHS, _BIAS, *_PADDINGS, *_PREFIXES))}, sparseMode", _packed),)
 
 
 def _prompt(
@@ -803,8 +857,8 @@ def _increment(name: str, *own: str, products: Collection[Product] = _OF_A2, ign
 OPERATORS = (
     _operator(_FUSED, _V1, _checks(absent=_QUANTIZED), products=_OF_A2),
     _operator(f"{_FUSED}_v2", _V2, _checks(absent=_QUANTIZED)),
-    _operator(f"{_FUSED}_v3", _V3, _checks(absent=(*_QUANTIZED, *_ROTARY))),
-    _operator(f"{_FUSED}_v4", _V4, _checks()),
+    _operator(f"{_FUSED}_v3", _V3, _checks(_LAYOUTS, 4, _IN_A_ROW, (*_QUANTIZED, *_ROTARY))),
+    _operator(f"{_FUSED}_v4", _V4, _checks(_LAYOUTS, 4, _IN_A_ROW)),
     _operator(
         _LATEST,
         _V5,
