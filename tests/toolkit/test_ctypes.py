@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +24,7 @@ from aclnn.execution.executor import Prepared
 from aclnn.operators import BY_NAME
 from aclnn.runtime import handles as runtime_handles
 from aclnn.runtime import memory
+from aclnn.toolkit.environment import variables
 from tests.cases import CASES
 from tests.cases.table import FLOATS, PRODUCTS, SOC_NAMES, Accepted, Arguments, Case, Rejected, T, changed
 from tests.helpers.toolkit_client import argument, first_phase, int64s, load, recent_error, tensor
@@ -39,6 +43,15 @@ EDGES = [pytest.param(case, edge, id=f"{case.name}-{edge.name}") for case in CAS
 @pytest.fixture(scope="module")
 def lib(toolkit_root: Path) -> ctypes.CDLL:
     return load(toolkit_root)
+
+
+def test_pyacl_has_the_name_that_it_has_in_cann(toolkit_root: Path) -> None:
+    program = (
+        "import acl; from acl.rt import malloc; from aclnn.acl import rt; print(malloc is acl.rt.malloc is rt.malloc)"
+    )
+    environment = variables(toolkit_root, os.environ)
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("True\n", "")
 
 
 @contextmanager

@@ -8,15 +8,15 @@ from pathlib import Path
 
 #: MindSpore takes the path of a loaded library, up to this word, for CANN's folder.
 HOME = "cann"
-#: Folder, to be on Python's path, in which MindSpore looks for the operator compiler.
-COMPILER = "opp/built-in/op_impl/ai_core/tbe"
+#: Folder of the modules that clients import; MindSpore looks for the operator compiler in it.
+PYTHON = "opp/built-in/op_impl/ai_core/tbe"
 
 #: Variables that build files and torch_npu read, with the path within the tree.
 _VARIABLES = dict.fromkeys(("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_CUSTOM_PATH"), "") | {
     "ASCEND_OPP_PATH": "/opp"
 }
 #: Search paths of the loader and of Python, with the folder to prepend.
-_SEARCHES = {"LD_LIBRARY_PATH": f"/{HOME}/lib64", "PYTHONPATH": f"/{COMPILER}"}
+_SEARCHES = {"LD_LIBRARY_PATH": f"/{HOME}/lib64", "PYTHONPATH": f"/{PYTHON}"}
 _SET_ENV = """\
 # Source this file: it sets the paths of the aclnn toolkit for build files and the loader.
 # bash and zsh find the toolkit even if it was moved; other shells use the path of its installation.

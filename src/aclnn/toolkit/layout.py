@@ -41,6 +41,8 @@ _OTHER_NAMES |= dict.fromkeys(("libhcomm.so", "libhccl_fwk.so"), "libhccl.so")
 _OTHER_NAMES["libgraph.so"] = libraries.GRAPH_ENGINE
 #: File in which MindSpore looks for the release; 9.1.0 is the newest that MindSpore 2.10 knows.
 _RELEASE, _RELEASE_TEXT = "compiler/version.info", "Version=9.1.0\n"
+#: Modules that clients import.
+_MODULES = ("acl.py", "te.py")
 #: Folders of older releases in which build files and torch_npu look.
 _OLDER_FOLDERS = ("runtime", "compiler")
 #: Script that build files of older releases source, in bash or zsh.
@@ -78,7 +80,7 @@ def lay_out(root: Path, unimplemented: Sequence[str] = ()) -> None:
     files["valgrind.supp"] = trampolines.source("valgrind.supp")
     files["opp/scene.info"] = f"os=linux\narch={platform.machine()}\n"
     files[_RELEASE] = _RELEASE_TEXT
-    files[f"{environment.COMPILER}/te.py"] = trampolines.source("te.py")
+    files |= {f"{environment.PYTHON}/{name}": trampolines.source(name) for name in _MODULES}
     for name, text in files.items():
         write(root / name, text)
     lib.mkdir(exist_ok=True)
@@ -104,7 +106,7 @@ def fingerprint() -> str:
     functions = [*FUNCTIONS.values()]
     parts = [__version__, sys.version, *headers.texts().values(), *libraries.shared_sources(functions).values()]
     parts += [trampolines.library(library.functions, library.headers) for library in grouped()]
-    parts += [trampolines.table(functions), *map(trampolines.source, ("bridge.c", "te.py", "valgrind.supp"))]
+    parts += [trampolines.table(functions), *map(trampolines.source, ("bridge.c", "valgrind.supp", *_MODULES))]
     modules = libraries.__file__, environment.__file__, __file__
     parts += [Path(module).read_text(encoding="utf-8") for module in modules]
     return hashlib.sha256("\n".join(parts).encode(errors="surrogateescape")).hexdigest()
