@@ -138,3 +138,38 @@ def test_nsa_compress_has_gradients() -> None:
         results.append([each.detach().cpu().double() for each in (y, *(one.grad for one in given))])
     for got, expected in zip(*results, strict=True):
         torch.testing.assert_close(got, expected, rtol=5e-3, atol=2e-2)
+
+
+@pytest.mark.skipif(ON_950, reason="ATB is for products before Ascend 950")
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_operations_of_atb_rotate_cache_and_accumulate(interleaved: bool) -> None:
+    tokens, size, block = 5, 16, 4
+    query, key, table = sample(tokens, 2 * size), sample(tokens, size, seed=1), sample(9, size, seed=2)
+    places = torch.tensor([3, 0, 8, 1, 2])
+    rotated = [each.half().npu() for each in (query, key)]
+    torch_npu._npu_rotary_embedding(places.npu(), *rotated, size, table.half().npu(), not interleaved)
+    cos, sin = table.half().float()[places][:, None].chunk(2, -1)
+    for got, whole in zip(rotated, (query, key), strict=True):
+        heads = whole.half().float().unflatten(-1, (-1, size))
+        first, second = heads.unflatten(-1, (-1, 2)).unbind(-1) if interleaved else heads.chunk(2, -1)
+        turned = first * cos - second * sin, second * cos + first * sin
+        expected = torch.stack(turned, -1).flatten(-2) if interleaved else torch.cat(turned, -1)
+        torch.testing.assert_close(got.cpu().float(), expected.flatten(-2), rtol=2**-8, atol=2**-8)
+    slots = torch.tensor([0, 5, 6, 11, 2], dtype=torch.int32)
+    rows, caches = sample(2, tokens, 1, size).half(), torch.zeros(2, 3, block, 1, size).half()
+    stored = caches.npu()
+    torch_npu._npu_reshape_and_cache(*rows.npu(), *stored, slots.npu())
+    caches.view(2, -1, 1, size)[:, slots] = rows
+    assert torch.equal(stored.cpu(), caches)
+    x, weight, total = sample(2, 4).half(), sample(2, 6, seed=1).half(), sample(4, 6, seed=2)
+    accumulated = total.npu()
+    torch_npu._npu_matmul_add_fp32(x.npu(), weight.npu(), accumulated)
+    torch.testing.assert_close(accumulated.cpu(), total + x.float().T @ weight.float(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(ON_950, reason="ATB is for products before Ascend 950")
+def test_an_operation_of_atb_that_is_not_implemented_is_named(capfd: pytest.CaptureFixture[str]) -> None:
+    query, cache, numbers = torch.zeros(1, 1, 16).half().npu(), torch.zeros(1, 4, 1, 16).half().npu(), torch.ones(1, 1)
+    with pytest.raises(RuntimeError, match="PagedAttentionOperation"):
+        torch_npu._npu_paged_attention(query, cache, cache, 1, 1, 1.0, numbers.int().npu(), numbers[0].int(), query)
+    assert "got PagedAttentionParam" in capfd.readouterr().err

@@ -25,10 +25,12 @@ from aclnn.toolkit.stubs import Stub
 ENTRY_POINTS = "aclnn.toolkit.entry_points"
 #: Library with the parts of CANN's graph engine, in C++ (``ge.cpp``).
 GRAPH_ENGINE = "libge_runner.so"
+#: Library with the operations of ATB, in C++ (``atb.cpp``).
+BOOST = "libatb.so"
 
 _COMPILE = ("-std=c11", "-fPIC", "-Wall", "-Wextra", "-Wno-unused-function", "-Werror=return-type", "-c")
 _LINK = ("-shared", "-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,-rpath,$ORIGIN:$ORIGIN/aclnn", "-Wl,--allow-shlib-undefined")
-_GRAPH_ENGINE = ("-std=c++11", "-D_GLIBCXX_USE_CXX11_ABI=0", "-fPIC", "-O0", "-Wall", "-c")
+_CXX = ("-std=c++11", "-fPIC", "-O0", "-Wall", "-c")
 _NEEDED = ("-Wl,--no-as-needed", "-lstdc++")
 
 
@@ -93,8 +95,9 @@ def build(libraries: Sequence[Library], include: Path, lib: Path, work: Path) ->
     # Optimization would let clang drop the functions again.
     is_clang = "clang" in run_compiler([*cxx, "--version"])
     keeps_inline = "-femit-all-decls" if is_clang else "-fkeep-inline-functions"
-    run_compiler([*cxx, *_GRAPH_ENGINE, keeps_inline, "-o", work / "ge.o", work / "ge.cpp"])
-    _link(cxx, lib / GRAPH_ENGINE, work / "ge", *_NEEDED, *files)
+    for name, file, options in (("ge", GRAPH_ENGINE, ("-D_GLIBCXX_USE_CXX11_ABI=0", keeps_inline)), ("atb", BOOST, ())):
+        run_compiler([*cxx, *_CXX, *options, f"-I{include}", "-o", work / f"{name}.o", work / f"{name}.cpp"])
+        _link(cxx, lib / file, work / name, *_NEEDED, *files)
 
 
 def _link(cxx: Sequence[str], file: Path, stem: Path, *options: str | Path) -> None:
@@ -113,6 +116,8 @@ def shared_sources(functions: Sequence[CFunction]) -> dict[str, str]:
         "bridge.map": trampolines.exports(["aclnn_bridge_open"]),
         "ge.cpp": trampolines.source("ge.cpp"),
         "ge.map": trampolines.exports(["_ZN2ge*", "_ZNK2ge*"]),
+        "atb.cpp": trampolines.source("atb.cpp"),
+        "atb.map": trampolines.exports(["_ZN3atb*"]),
     }
 
 
