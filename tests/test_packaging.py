@@ -87,6 +87,7 @@ def test_a_wheel_names_the_package_in_its_hints_and_has_its_data(tmp_path: Path)
         "__init__.pyi",
         "cann.pyi",
         "bridge.c",
+        "atb.cpp",
         "ge.cpp",
         "start.c",
         "objects.c",
