@@ -21591,7 +21591,7 @@ def aclrtResetDeviceForce(deviceId: int) -> int:
     """Release a device whatever its count of aclrtSetDevice calls."""
 
 def aclrtGetDevice() -> tuple[int, int]:
-    """Return the current context's device.
+    """Return the current context's device; 107002, without an error text, if there is none: callers probe for it.
 
     Returns ``(ret, deviceId)``.
     """
