@@ -55,17 +55,22 @@ def verified(
 
 
 def has_no_golden(call: Call) -> bool:
-    """Return True if the data give the size, parts stay unwritten, or a private format cannot be told from a file."""
+    """Return True if the data give the size, parts or all stay unwritten, or a private format is not told by a file."""
     work = call.operator.work(call)
     assert isinstance(work, Library)
     kept = {p.name for p in call.operator.outputs if not p.is_read} & {*work.inputs}
-    return work.sized_by_result or bool(kept) or any(tensor.format.private for _, tensor in call.tensors())
+    return (
+        work.sized_by_result
+        or bool(kept)
+        or not work.outputs
+        or any(tensor.format.private for _, tensor in call.tensors())
+    )
 
 
 def as_wrong(values: Any) -> Any:
     """Return values of which none is right, or within a unit of the last place."""
     if ALL_FORMATS[values.dtype.name].digits < 8 or values.dtype.kind in "iub":
-        bits = np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}")
+        bits = np.array(values, order="C").view(f"u{values.dtype.itemsize}")
         return (bits ^ (1 if values.dtype == bool else 0x20)).view(values.dtype)
     return (np.nan_to_num(values.astype(np.float64)) * 1.5 + 1.0).astype(values.dtype)
 

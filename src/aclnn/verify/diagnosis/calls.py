@@ -31,7 +31,7 @@ _ROUNDINGS: dict[str, Callable[[Any], Any]] = {
 def otherwise_called(source: Source) -> Iterator[Hypothesis]:
     """Yield an operand left out, swapped or transposed, an ignored factor, the opposite of a flag, another rounding."""
     case = source.case
-    if max(source.size, *(array.size for array in case.inputs.values())) > _MOST:
+    if max([source.size, *(array.size for array in case.inputs.values())]) > _MOST:
         return
     for name, text, arguments, inputs in _changes(source):
         yield from _hypothesis(source, name, text, arguments, inputs)
