@@ -491,15 +491,20 @@ def _room(call: Call) -> str | None:
     return None
 
 
+def _first_given(call: Call, *names: str) -> str | None:
+    """Return the name of the first optional tensor that the call has; None if it has none."""
+    return next((name for name in names if given(call, name)), None)
+
+
 def _packed(call: Call) -> str | None:
     if not _is_packed(call):
         return None
     missing = next((name for name in _LENGTHS if not call[name]), None)
     if missing is not None:
         return f"{missing}: expected the ends of samples with inputLayout TND, got none"
-    beside = next((name for name in (_BIAS, *_PADDINGS, *_PREFIXES) if given(call, name)), None)
-    if beside is not None:
-        return f"{beside}: expected none with inputLayout TND, got a tensor"
+    excluded = _first_given(call, _BIAS, *_PADDINGS, *_PREFIXES)
+    if excluded is not None:
+        return f"{excluded}: expected none with inputLayout TND, got a tensor"
     mode, masked = call["sparseMode"], given(call, _MASK)
     if mode in _PACKED_MODES or (mode == ALL and not masked):
         return None
@@ -586,8 +591,8 @@ def _slopes(call: Call) -> str | None:
         return f"{_BIAS}: expected slopes (pseType {kind}), got none"
     if list(queries) != list(keys):
         return f"{_BIAS}: expected as many keys as queries (pseType {kind}), got {keys} and {queries}"
-    beside = next((name for name in (*_PADDINGS, *_PREFIXES) if given(call, name)), None)
-    return None if beside is None else f"{_BIAS}: expected no slopes with {beside}, got pseType {kind}"
+    excluding = _first_given(call, *_PADDINGS, *_PREFIXES)
+    return None if excluding is None else f"{_BIAS}: expected no slopes with {excluding}, got pseType {kind}"
 
 
 def _slope_type(call: Call, name: str) -> str | None:
@@ -613,8 +618,8 @@ def _sink(call: Call) -> str | None:
         return f"{_SINK}: expected none with heads of {_sizes(call)['D']} elements, got a tensor"
     if _is_latest(call) and call["innerPrecise"]:
         return f"{_SINK}: expected none with an innerPrecise of {call['innerPrecise']}, got a tensor"
-    beside = next((name for name in (_BIAS, *_PADDINGS, *_PREFIXES) if given(call, name)), None)
-    return None if beside is None else f"{_SINK}: expected none with {beside}, got a tensor"
+    excluding = _first_given(call, _BIAS, *_PADDINGS, *_PREFIXES)
+    return None if excluding is None else f"{_SINK}: expected none with {excluding}, got a tensor"
 
 
 def _attention_shape(call: Call) -> Shape:
